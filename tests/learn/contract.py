@@ -29,6 +29,7 @@ def same(left: Arrays, right: Arrays) -> bool:
 
 def served(weights: Weights, batch: Batch, row: int) -> float:
     """The margin that a server would answer, product by product in the order of the hashes."""
+    batch, row = weights.used(cut(batch, row, row + 1)), 0
     beta = dict(zip(weights.slot.tolist(), weights.beta.tolist(), strict=True))
     margin = weights.intercept
     for p in range(int(batch.indptr[row]), int(batch.indptr[row + 1])):

@@ -189,7 +189,7 @@ def test_the_sample_is_dropped_at_the_end_and_intervals_stay() -> None:
 
 def test_a_solution_takes_the_place_of_the_shapes_too() -> None:
     batch = drawn(1000, lambda x: 4.0 * np.abs(x[:, 0]) - 3.0)
-    linear: Any = build_learner(replace(DEFAULT, shapes="off"), BITS)
+    linear: Any = build_learner(replace(DEFAULT, shapes="off", far_values="off"), BITS)
     linear.step(batch)
     learner, _ = learnt(DEFAULT, batch)
     learner.thaw(linear.freeze())
@@ -353,11 +353,11 @@ def spoilt(share: float) -> tuple[Batch, Batch]:
 def test_placeholders_spoil_no_column(share: float) -> None:
     learnt_rows, asked = spoilt(share)
     found = {}
-    for shapes in ("auto", "off"):
-        learner: Any = build_learner(replace(DEFAULT, shapes=shapes), BITS)
+    for how in ("auto", "off"):
+        learner: Any = build_learner(replace(DEFAULT, shapes=how, far_values=how), BITS)
         learner.step(learnt_rows)
-        assert [one[:2] for one in learner.far_values()] == ([(1 << 20, 999.0)] if shapes == "auto" else [])
-        found[shapes] = loss(learner.step(asked, np.ones(asked.n, np.bool_)).margin, asked)
+        assert [one[:2] for one in learner.far_values()] == ([(1 << 20, 999.0)] if how == "auto" else [])
+        found[how] = loss(learner.step(asked, np.ones(asked.n, np.bool_)).margin, asked)
     clean: Any
     clean, _ = learnt(DEFAULT, cut(learnt_rows, 1, 10_000) if share == 0.0 else spoilt(0.0)[0])
     best = loss(clean.step(asked, np.ones(asked.n, np.bool_)).margin, asked)

@@ -21,11 +21,11 @@ from tests.twins.truncated_step import Event
 
 BITS = 14
 LEARNERS: dict[str, dict[str, Any]] = {
-    "default": {"kind": "truncated_gradient", "gravity": 1e-3, "shapes": "off"},
-    "adaptive": {"kind": "truncated_gradient", "gravity": 1e-3, "mixed": False, "shapes": "off"},
-    "constant": {"kind": "truncated_gradient", "gravity": 1e-3, "rate": "constant", "normalised": False},
-    "ftrl": {"kind": "ftrl_proximal", "l1": 0.1, "standardised": False},
-    "hybrid": {"kind": "taylor_sketch", "mode": "hybrid", "k": 20, "warm_up": 40, "standardised": False},
+    "default": {"far_values": "off", "kind": "truncated_gradient", "gravity": 1e-3, "shapes": "off"},
+    "adaptive": {"far_values": "off", "kind": "truncated_gradient", "gravity": 1e-3, "mixed": False, "shapes": "off"},
+    "constant": {"far_values": "off", "kind": "truncated_gradient", "gravity": 1e-3, "rate": "constant", "normalised": False},
+    "ftrl": {"far_values": "off", "kind": "ftrl_proximal", "l1": 0.1, "standardised": False},
+    "hybrid": {"far_values": "off", "kind": "taylor_sketch", "mode": "hybrid", "k": 20, "warm_up": 40, "standardised": False},
 }
 
 

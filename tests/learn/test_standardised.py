@@ -29,9 +29,9 @@ from tests.twins.truncated_step import Event
 
 BITS = 10
 CONFIGS: list[Any] = [
-    FtrlProximalConfig(),
-    TaylorSketchConfig(k=20, block=25),
-    TaylorSketchConfig(mode="exact", warm_up=100),
+    FtrlProximalConfig(far_values="off"),
+    TaylorSketchConfig(k=20, block=25, far_values="off"),
+    TaylorSketchConfig(mode="exact", warm_up=100, far_values="off"),
 ]
 
 SQUARED: Any = TruncatedGradientConfig(loss="squared")
@@ -170,7 +170,7 @@ def test_a_rare_label_is_predicted_about_as_often_as_it_comes(kind: dict[str, st
 def test_standard_errors_are_those_of_the_maximum_likelihood(mean: float) -> None:
     value, label = labelled(3000, 4)
     value = np.column_stack([np.exp(value[:, 0]), 20.0 * (value[:, 1] + mean), value[:, 2]])
-    learner = build_learner(TaylorSketchConfig(mode="exact", gamma=0.0, prior_curvature=0.0), BITS)
+    learner = build_learner(TaylorSketchConfig(mode="exact", gamma=0.0, prior_curvature=0.0, far_values="off"), BITS)
     learner.step(table(value, label))
     sketch = learner.sketch()
     assert sketch is not None
@@ -237,7 +237,7 @@ def test_the_memory_of_a_batch_may_be_used_again() -> None:
 
 def test_the_tails_of_columns_are_known_except_to_states_from_before() -> None:
     value, label = labelled(1024, 4)
-    learner, older = (build_learner(TaylorSketchConfig(relinearise=False), BITS) for _ in range(2))
+    learner, older = (build_learner(TaylorSketchConfig(relinearise=False, far_values="off"), BITS) for _ in range(2))
     learner.step(table(np.column_stack([np.exp(1.5 * value[:, 0]), value[:, 1:]]), label))
     arrays = learner.freeze()
     assert sorted(arrays["standard_tail"].tolist())[1] < 4.0 < 20.0 < max(arrays["standard_tail"])

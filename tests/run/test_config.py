@@ -42,8 +42,8 @@ NEWER = {"calibrated", "centred", "scaled_label", "mixed", "base_rate", "shapes"
     [
         ({"kind": "truncated_gradient", "eta": 0.5}, NEWER),
         ({"eta": 0.5}, NEWER),
-        ({"kind": "ftrl_proximal"}, {"standardised"}),
-        (SKETCH, {"standardised", "relinearise"}),
+        ({"kind": "ftrl_proximal"}, {"standardised", "far_values"}),
+        (SKETCH, {"standardised", "relinearise", "far_values"}),
     ],
 )
 def test_a_learner_that_was_stored_without_newer_settings_goes_on_without_them(learner: dict[str, Any], newer: set[str]) -> None:

@@ -32,7 +32,11 @@ from tests.doubles.memory_store import MemoryStore
 from tests.run.node import Node, run_with
 from tests.run.refit_rows import SLOW, rows
 
-SKETCH = {"encoder": {"bits": 12}, "publish_every_ms": 1, "learner": {"kind": "taylor_sketch", "mode": "exact", "gamma": 1.0}}
+SKETCH = {
+    "encoder": {"bits": 12},
+    "publish_every_ms": 1,
+    "learner": {"kind": "taylor_sketch", "mode": "exact", "gamma": 1.0, "far_values": "off"},
+}
 
 
 @pytest.fixture(autouse=True)

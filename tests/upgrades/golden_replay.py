@@ -52,11 +52,16 @@ def _gradient(**settings: Any) -> dict[str, Any]:
 
 
 def _sketch(**settings: Any) -> dict[str, Any]:
-    return {"kind": "taylor_sketch", "block": 25, "k": 24, "rounds": 2, "standardised": False, "relinearise": False, **settings}
+    before = {"standardised": False, "relinearise": False, "far_values": "off"}
+    return {"kind": "taylor_sketch", "block": 25, "k": 24, "rounds": 2, **before, **settings}
+
+
+def _ftrl(**settings: Any) -> dict[str, Any]:
+    return {"kind": "ftrl_proximal", "far_values": "off", **settings}
 
 
 def _particles(**settings: Any) -> dict[str, Any]:
-    return {"kind": "particle_filter", "particles": 200, "start": 150, **settings}
+    return {"kind": "particle_filter", "particles": 200, "start": 150, "far_values": "off", **settings}
 
 
 OLDER: Final = {
@@ -113,11 +118,15 @@ CASES: Final[dict[str, dict[str, Any]]] = {
     "sketch exact relinearised": _sketch(mode="exact", warm_up=100, standardised=True, relinearise=True),
     "sketch hybrid relinearised": _sketch(mode="hybrid", warm_up=300, standardised=True, relinearise=True),
     "sketch strict relinearised": _sketch(mode="strict", warm_up=300, relinearise=True),
-    "ftrl": {"kind": "ftrl_proximal", "standardised": False},
-    "ftrl l2": {"kind": "ftrl_proximal", "l2": 0.5, "alpha": 0.05, "intercept": False, "standardised": False},
-    "ftrl standardised": {"kind": "ftrl_proximal"},
+    "ftrl": _ftrl(standardised=False),
+    "ftrl l2": _ftrl(l2=0.5, alpha=0.05, intercept=False, standardised=False),
+    "ftrl standardised": _ftrl(),
     "particles": _particles(),
     "particles many features": _particles(features_max=32, keep=0.8, intercept=False, seed=5),
+    "gradient limited": {"kind": "truncated_gradient", "classes_shaped": False},
+    "sketch limited": _sketch(mode="hybrid", standardised=True, relinearise=True, far_values="auto"),
+    "ftrl limited": _ftrl(far_values="auto"),
+    "particles limited": _particles(features_max=32, far_values="auto"),
 }
 TIMES: Final = {
     "gradient defaults, three times": 3,
@@ -129,6 +138,8 @@ FEW: Final = (
     "sketch hybrid forgetting",
     "ftrl standardised",
     "particles",
+    "gradient limited",
+    "ftrl limited",
 )  # one of each machine code
 
 

@@ -110,7 +110,7 @@ def test_what_speaks_against_the_intervals_is_a_warning(client: httpx.Client, ki
         x[1500::150] *= 1000.0
     rows = zip(x.tolist(), flag.astype(float).tolist(), label.astype(int).tolist(), strict=True)
     body = "\n".join(json.dumps({"features": {"x": a, "flag": b}, "label": c}) for a, b, c in rows)
-    learner = {**FILTER, "start": 300, "particles": 1000}
+    learner = {**FILTER, "start": 300, "particles": 1000, "far_values": "off" if kind == "outliers" else "auto"}
     client.put(f"/models/{kind}", json={"learner": learner}).raise_for_status()
     client.post(f"/models/{kind}/observe?wait=applied", content=body, headers=LINES).raise_for_status()
     found = [one for one in client.get(f"/models/{kind}").json()["warnings"] if one["code"] == "posterior_doubtful"]

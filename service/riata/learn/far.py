@@ -23,6 +23,7 @@ from riata.learn.shapes import ROWS_MIN
 from riata.wire.batch import Batch
 
 NEAR: Final = 3.0
+WIDE: Final = 10.0  # the same for a learner with standard errors, which hold where the margin is a straight line in heavy tails
 FAR: Final = 30.0
 FAR_NEXT: Final = 10.0
 VALUES_MIN: Final = 32  # of a column in the sample, or it has no limits yet
@@ -45,7 +46,17 @@ class Found(NamedTuple):
     stretched: list[int]
 
 
-def find_apart(hash_: U32, value: F64, rows: int, column: U32, known: Apart | None) -> Found:
+class Allowed(NamedTuple):
+    """near: NEAR or WIDE. most: how many values are set apart; further ones count as the limit."""
+
+    near: float = NEAR
+    most: int = SET_APART_MAX
+
+
+USUAL: Final = Allowed()
+
+
+def find_apart(hash_: U32, value: F64, rows: int, column: U32, known: Apart | None, allowed: Allowed = USUAL) -> Found:
     """Find the values that are set apart and the limits of columns. What is set apart remains so.
 
     hash_, value : the features of a sample by hash, and by value in each
@@ -69,13 +80,13 @@ def find_apart(hash_: U32, value: F64, rows: int, column: U32, known: Apart | No
         found, count = np.unique(outside, return_counts=True) if len(outside) else (outside, outside)
         if spread == 0.0 or count[count < repeats].sum() > FAR_SHARE * len(x):
             continue
-        low, high = middle - NEAR * spread, middle + NEAR * spread
+        low, high = middle - allowed.near * spread, middle + allowed.near * spread
         if one not in limit and not (low <= x[0] and x[-1] <= high):
             stretched.append(one)
         limit[one], used[one] = (low, high), middle
         if len(outside):
-            free = SET_APART_MAX - sum(map(len, instead.values()))
-            again = found[count >= repeats].tolist()[:free]
+            free = allowed.most - sum(map(len, instead.values()))
+            again = found[count >= repeats].tolist()[: max(free, 0)]
             instead.setdefault(one, []).extend(again)
             far += [(one, x) for x in found.tolist() if x not in again]
     return Found(_apart(instead, used, limit), far, stretched)

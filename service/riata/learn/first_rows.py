@@ -8,17 +8,24 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, U32, Arrays
+from riata.base.arrays import BOOL, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.frozen import check_counts, check_numbers
-from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights, step_each
+from riata.learn.learner import Stepped, Wrapped, join_steps, step_each
 from riata.wire.batch import Batch, join_batches, select_rows, slice_rows
 
 _PARTS: Final = ("indptr", "hash", "value", "label", "weight")
 PREFIX: Final = "first"
-NAMES: Final = tuple(f"{PREFIX}_{part}" for part in _PARTS)
 FEATURES: Final = 2**17  # of the rows held, 1.5 MiB; checked whenever their number has doubled
-_LEAST: Final = 1e-12  # weight of a forgotten row, so that any number of alarms leaves it above zero
+LEAST: Final = 1e-12  # weight of a forgotten row, so that any number of alarms leaves it above zero
+
+
+def names_of(prefix: str) -> tuple[str, ...]:
+    """The names of `arrays_of`."""
+    return tuple(f"{prefix}_{part}" for part in _PARTS)
+
+
+NAMES: Final = names_of(PREFIX)
 
 
 class FirstRows:
@@ -53,19 +60,11 @@ class FirstRows:
             if not self.ended and not stepped.refused.all():
                 self._hold(select_rows(part, ~stepped.refused), again)
             start = stop
-        no_room = [one.no_room for one in done if one.no_room is not None]
-        return Stepped(
-            np.concatenate([one.margin for one in done]),
-            np.concatenate([one.refused for one in done]),
-            batch.label,
-            batch.weight,
-            sum(one.refusals for one in done),
-            np.concatenate(no_room) if no_room else None,
-        )
+        return replace(join_steps(done), label=batch.label, weight=batch.weight)
 
     def forget(self, keep: float) -> None:
         """Let the rows held count for a share `keep` of what they counted when they are learnt again."""
-        self._held = [replace(rows, weight=np.maximum(keep * rows.weight, _LEAST)) for rows in self._held]
+        self._held = [replace(rows, weight=np.maximum(keep * rows.weight, LEAST)) for rows in self._held]
 
     def arrays(self) -> Arrays:
         """Return copies of the rows held, as in `Batch`."""
@@ -81,7 +80,7 @@ class FirstRows:
         self._held, self._n, self.ended = [rows] if rows.n else [], rows.n, ended
 
     def _hold(self, rows: Batch, again: Callable[[Batch], None]) -> None:
-        self._held.append(join_batches([rows]))  # a copy: readers use the memory of a batch again
+        self._held.append(join_batches([without_ids(rows)]))  # a copy: readers use the memory of a batch again
         self._n += rows.n
         if self._n & (self._n - 1):
             return
@@ -92,31 +91,14 @@ class FirstRows:
             self._held, self._n, self.ended = [], 0, True
 
 
-class Around(Learner):
+class Around(Wrapped):
     """A learner around another one, made anew while the first rows are held. Answers are those of the learner inside."""
 
     _first: FirstRows
-    _inside: Learner
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Learn the events of all batches: one batch at a time while rows are held."""
         return self._inside.step_all(batches, skip) if self._first.ended else step_each(self, batches, skip)
-
-    def weights(self) -> Weights:
-        """Return the non-zero weights."""
-        return self._inside.weights()
-
-    def sketch(self) -> Sketch | None:
-        """Return a copy of the curvature."""
-        return self._inside.sketch()
-
-    def shadows(self) -> list[Shadow]:
-        """Return the results of other penalties; those of the first rows are of the last time that they were learnt."""
-        return self._inside.shadows()
-
-    def closed_vocabulary(self) -> U32 | None:
-        """Return the vocabulary if it is closed."""
-        return self._inside.closed_vocabulary()
 
     def forget(self, keep: float) -> None:
         """Let the past count for a share `keep` of what it counted, also when the rows held are learnt again."""
@@ -152,7 +134,7 @@ def rows_of(arrays: Arrays, prefix: str = PREFIX) -> Batch:
     if hash_.shape != (nnz,) or bool((~starts[1:-1] & (np.diff(hash_.astype(np.int64)) <= 0)).any()):
         raise Corrupt(f"learner state: the features of the {prefix} rows are not in order")
     x, y, w = (array.astype(np.float64) for array in (value, label, weight))
-    return Batch(ends, hash_.astype(np.uint32), x, y, w, np.zeros((n, 16), np.uint8), np.zeros(n, np.bool_))
+    return Batch(ends, hash_.astype(np.uint32), x, y, w, np.zeros((n, 0), np.uint8), np.zeros(n, np.bool_))
 
 
 def no_first_rows() -> Arrays:
@@ -169,4 +151,10 @@ def no_rows() -> Batch:
     """A batch of no rows."""
     nothing = np.zeros(0)
     no_hash = np.zeros(0, np.uint32)
-    return Batch(np.zeros(1, np.int64), no_hash, nothing, nothing, nothing, np.zeros((0, 16), np.uint8), np.zeros(0, np.bool_))
+    return Batch(np.zeros(1, np.int64), no_hash, nothing, nothing, nothing, np.zeros((0, 0), np.uint8), np.zeros(0, np.bool_))
+
+
+def without_ids(rows: Batch) -> Batch:
+    """Rows without what is not learnt."""
+    no_ids = np.zeros((rows.n, 0), np.uint8)
+    return Batch(rows.indptr, rows.hash, rows.value, rows.label, rows.weight, no_ids, rows.has_id)

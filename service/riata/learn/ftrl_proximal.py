@@ -14,8 +14,9 @@ from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
 from riata.learn.learner import Learner, Stepped, Weights
+from riata.learn.limited import limited
 from riata.learn.slot_table import SlotList, SlotTable
-from riata.learn.spec import Adopted, LearnerSettings, LearnerSpec, require_bits
+from riata.learn.spec import Adopted, FarValues, LearnerSettings, LearnerSpec, require_bits
 from riata.learn.standardised import SLOTS, Standardised, settled
 from riata.native.library import core, struct
 from riata.native.rows import Room, RowsArray
@@ -93,6 +94,7 @@ class FtrlProximalConfig(LearnerSettings):
             "in the units of the input. Default true: units and origins of columns do not matter."
         ),
     ] = True
+    far_values: FarValues = "auto"
 
     def can_forget(self) -> bool:
         return True
@@ -301,6 +303,10 @@ def around(config: FtrlProximalConfig, bits: int, solution: Adopted) -> Arrays:
 
 def _build(config: FtrlProximalConfig, bits: int, _hash_key: int) -> Learner:
 
+    return limited(lambda own: _without_limits(own, bits), config)
+
+
+def _without_limits(config: FtrlProximalConfig, bits: int) -> Learner:
     if config.standardised:
         return Standardised(
             lambda own, rate: FtrlProximal(own, bits, math.log(rate / (1.0 - rate)) if own.intercept else 0.0),
@@ -324,7 +330,7 @@ SPEC: Final = LearnerSpec(
     adopt=_adopt,
     penalty="l1",
     slot_lists=("slot", "seen", SLOTS),
-    older={"standardised": False},
+    older={"standardised": False, "far_values": "off"},
     advice={
         "worse_than_base_rate": "Create it with a smaller alpha, such as 0.05, or with a larger l1.",
         "under_confident": "Create it with a larger alpha, such as 0.5, or with a smaller l1.",

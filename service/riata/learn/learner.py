@@ -334,6 +334,52 @@ class Learner(Protocol):
         return {}
 
 
+class Wrapped(Learner):
+    """A learner that is, where it does not say otherwise, the one inside."""
+
+    _inside: Learner
+
+    def freeze(self) -> Arrays:
+        """Return the state of the learner inside."""
+        return self._inside.freeze()
+
+    def thaw(self, arrays: Arrays) -> None:
+        """Restore it."""
+        self._inside.thaw(arrays)
+
+    def weights(self) -> Weights:
+        """Return the non-zero weights."""
+        return self._inside.weights()
+
+    def memory(self) -> dict[str, int]:
+        """Return bytes by part."""
+        return self._inside.memory()
+
+    def sketch(self) -> Sketch | None:
+        """Return a copy of the curvature."""
+        return self._inside.sketch()
+
+    def shadows(self) -> list[Shadow]:
+        """Return the results of other penalties; those of first rows are of the last time that they were learnt."""
+        return self._inside.shadows()
+
+    def closed_vocabulary(self) -> U32 | None:
+        """Return the vocabulary if it is closed."""
+        return self._inside.closed_vocabulary()
+
+    def forget(self, keep: float) -> None:
+        """Let the past count for a share `keep` of what it counted."""
+        self._inside.forget(keep)
+
+    def far_values(self) -> list[FarValue]:
+        """Return values that are far from all others of their column."""
+        return self._inside.far_values()
+
+    def chosen(self) -> Mapping[str, Any]:
+        """Return the settings that are tried side by side."""
+        return self._inside.chosen()
+
+
 def step_each(learner: Learner, batches: Sequence[Batch], skip: BOOL | None) -> Stepped:
     """`step_all` for a learner whose kernels take one batch at a time."""
     if len(batches) == 1:
@@ -343,6 +389,11 @@ def step_each(learner: Learner, batches: Sequence[Batch], skip: BOOL | None) -> 
     for batch in batches:
         steps.append(learner.step(batch, None if skip is None else skip[start : start + batch.n]))
         start += batch.n
+    return join_steps(steps)
+
+
+def join_steps(steps: Sequence[Stepped]) -> Stepped:
+    """The results of steps that followed each other, at least one, as those of one step."""
     no_room = [step.no_room for step in steps if step.no_room is not None]  # of all steps, or of none
     bound = [step.bound for step in steps if step.bound is not None]  # likewise
     return Stepped(

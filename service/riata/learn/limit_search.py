@@ -9,7 +9,7 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS, Apart, read_apart
-from riata.learn.far import find_apart
+from riata.learn.far import USUAL, Allowed, find_apart
 from riata.learn.first_rows import rows_of
 from riata.learn.frozen import check_numbers
 from riata.learn.learner import FarValue
@@ -17,6 +17,7 @@ from riata.learn.row_sample import RowSample
 from riata.wire.batch import Batch
 
 FIRST: Final = 128  # rows
+DECIDED: Final = 512  # rows: without columns until then, a learner need not search again
 LAST: Final = 131_072  # rows
 SAMPLE: Final = 2048  # rows; when there are so many, every second one is dropped
 FEATURES: Final = 2**16  # of the sample; the same
@@ -60,12 +61,12 @@ class LimitSearch:
             self.sample.add(sent, np.flatnonzero(~refused), first)
         return self.rows == self.due
 
-    def find(self, hash_: U32, value: F64, rows: int, column: U32) -> list[int]:
+    def find(self, hash_: U32, value: F64, rows: int, column: U32, allowed: Allowed = USUAL) -> list[int]:
         """Find limits of columns, and what is set apart. Returns the columns that values outside have stretched.
 
         hash_, value : the `sorted_values` of the sample, whose number of rows is `rows`
         """
-        self.apart, far, stretched = find_apart(hash_, value, rows, column, self.apart)
+        self.apart, far, stretched = find_apart(hash_, value, rows, column, self.apart, allowed)
         self.far = np.array([one for one, _ in far], np.uint32), np.array([x for _, x in far], np.float64)
         return stretched
 
@@ -99,9 +100,9 @@ class LimitSearch:
 
     @property
     def nbytes(self) -> tuple[int, int]:
-        """Bytes of the sample; and of `apart` and `far`."""
+        """Bytes of the sample; and of what was found."""
         apart = 0 if self.apart is None else sum(array.nbytes for array in self.apart.parts().values())
-        return self.sample.nbytes, apart
+        return self.sample.nbytes, apart + sum(each.nbytes for each in self.far)
 
     @staticmethod
     def read(prefix: str, counts: I64, arrays: Arrays, far: bool) -> LimitSearch:

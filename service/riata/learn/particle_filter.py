@@ -12,9 +12,11 @@ from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
+from riata.learn.far import WIDE
 from riata.learn.frozen import check_counts, check_names, check_numbers
 from riata.learn.learner import Learner, Posterior, Stepped, Weights
-from riata.learn.spec import Adopted, LearnerSettings, LearnerSpec, require_bits
+from riata.learn.limited import limited
+from riata.learn.spec import Adopted, FarValues, LearnerSettings, LearnerSpec, require_bits
 from riata.maths.shooting import NEVER
 from riata.native.library import core, struct
 from riata.native.rows import RowsArray
@@ -168,6 +170,7 @@ class ParticleFilterConfig(LearnerSettings):
     ] = 1.5
     seed: Annotated[int, Ge(0), Le(2**63 - 1), doc("Key of the random numbers. The same log gives the same bits.")] = 0
     intercept: Annotated[bool, doc("Learn an intercept: a feature that is 1 in every event. Default true.")] = True
+    far_values: FarValues = "auto"
 
     def __post_init__(self) -> None:
         """Refuse more features or particles than the filter can have (`BadInput`, codes `too_many_features`, `out_of_range`)."""
@@ -527,7 +530,7 @@ _HASH_BITS: Final = 32
 
 def _build(config: ParticleFilterConfig, bits: int, _hash_key: int) -> Learner:
 
-    return ParticleFilter(config, bits)
+    return limited(lambda own: ParticleFilter(own, bits), config, WIDE, config.features_max)
 
 
 def _adopt(config: ParticleFilterConfig, _bits: int, solution: Adopted) -> Arrays:
@@ -542,6 +545,7 @@ SPEC: Final = LearnerSpec(
     build=_build,
     adopt=_adopt,
     keeps_posterior=True,
+    older={"far_values": "off"},
     advice={
         "worse_than_base_rate": "It forgets nothing: if the stream changes, create it with taylor_sketch and rho 0.9999.",
         "columns_not_scaled": "Scale them before they are sent, so that its prior fits.",

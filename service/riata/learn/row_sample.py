@@ -9,7 +9,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.base.errors import Corrupt
-from riata.learn.first_rows import arrays_of, nbytes_of, no_rows, rows_of
+from riata.learn.first_rows import arrays_of, nbytes_of, no_rows, rows_of, without_ids
 from riata.learn.frozen import check_counts, check_numbers
 from riata.wire.batch import Batch, join_batches, select_rows, take_rows
 
@@ -36,7 +36,7 @@ class RowSample:
         kept = learnt[-before % self.stride :: self.stride]
         if not len(kept):
             return kept
-        rows = _copy_of(batch) if len(kept) == batch.n else take_rows(_without_ids(batch), kept)  # readers use its memory again
+        rows = _copy_of(batch) if len(kept) == batch.n else take_rows(without_ids(batch), kept)  # readers use its memory again
         self._held.append(rows)
         self._rows, self._features = self._rows + rows.n, self._features + rows.nnz
         while self._rows > 1 and (self._rows >= self._rows_end or self._features >= self._features_end):
@@ -53,7 +53,7 @@ class RowSample:
 
     def hold(self, rows: Batch, stride: int) -> None:
         """Be the sample of `rows`."""
-        self._held, self._rows, self._features, self.stride = [_without_ids(rows)], rows.n, rows.nnz, stride
+        self._held, self._rows, self._features, self.stride = [without_ids(rows)], rows.n, rows.nnz, stride
 
     def drop(self) -> None:
         """Hold no rows."""
@@ -115,12 +115,6 @@ class LinearisedSample:
     def nbytes(self) -> int:
         """Bytes of `arrays`."""
         return self._sample.nbytes + self.margin.nbytes + 8
-
-
-def _without_ids(rows: Batch) -> Batch:
-    """Rows without what is not learnt."""
-    no_ids = np.zeros((rows.n, 0), np.uint8)
-    return Batch(rows.indptr, rows.hash, rows.value, rows.label, rows.weight, no_ids, rows.has_id)
 
 
 def _copy_of(rows: Batch) -> Batch:

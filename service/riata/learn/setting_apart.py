@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from riata.base.arrays import BOOL, Arrays
+from riata.base.arrays import BOOL
 from riata.learn.apart import Apart
-from riata.learn.learner import FarValue, Learner, Stepped, Weights
+from riata.learn.learner import Learner, Stepped, Weights, Wrapped
 from riata.wire.batch import Batch
 
 
-class SettingApart(Learner):
+class SettingApart(Wrapped):
     """Gives its rows to the learner inside with indicators in place of values that are set apart. It has no state."""
 
     def __init__(self, inside: Learner, apart: Apart) -> None:
@@ -30,27 +29,3 @@ class SettingApart(Learner):
         """Return the weights of the learner inside, and the values that are set apart."""
         weights = self._inside.weights()
         return replace(weights, apart=self._apart if weights.apart is None else self._apart.joined(weights.apart))
-
-    def freeze(self) -> Arrays:
-        """Return the state of the learner inside."""
-        return self._inside.freeze()
-
-    def thaw(self, arrays: Arrays) -> None:
-        """Restore it."""
-        self._inside.thaw(arrays)
-
-    def memory(self) -> dict[str, int]:
-        """Return bytes by part."""
-        return self._inside.memory()
-
-    def forget(self, keep: float) -> None:
-        """Let the past count for a share `keep` of what it counted."""
-        self._inside.forget(keep)
-
-    def far_values(self) -> list[FarValue]:
-        """Return values that are far from all others of their column."""
-        return self._inside.far_values()
-
-    def chosen(self) -> Mapping[str, Any]:
-        """Return the settings that are tried side by side."""
-        return self._inside.chosen()

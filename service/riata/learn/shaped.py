@@ -27,7 +27,7 @@ from riata.learn.far import find_far, ranges_of
 from riata.learn.first_rows import NAMES, PREFIX
 from riata.learn.frozen import check_counts
 from riata.learn.learner import FarValue, Learner, Stepped, Weights
-from riata.learn.limit_search import FAR, LAST, LimitSearch
+from riata.learn.limit_search import DECIDED, FAR, LAST, LimitSearch
 from riata.learn.one_vs_rest import OneVsRest, heads_together
 from riata.learn.shapes import (
     CELLS,
@@ -44,7 +44,6 @@ from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import LINKS, answers
 from riata.wire.batch import Batch, join_batches, slice_rows
 
-DECIDED: Final = 512  # rows: without columns until then, there are no shapes; but those that settings name may come later
 PAIRED: Final = 512  # rows from which pairs are sought
 OWN: Final = "shapes_"  # before the names of the arrays of the numbers
 COUNTS: Final = "shaped"
@@ -190,13 +189,12 @@ class Shaped(Learner):
     def memory(self) -> dict[str, int]:
         """Return bytes by part."""
         found = dict(self._below.memory())
-        sample, apart = self._search.nbytes
+        sample, limits = self._search.nbytes
         classes = 0 if self._several is None else 8 * len(self._several.heads)
-        parts = [{"sample": sample, "checkpoint": sample + _COUNTS_BYTES + classes + apart}]
+        parts = [{"sample": sample, "checkpoint": sample + _COUNTS_BYTES + classes + limits}]
         if self._shaped is not None:
             shapes, heads = self._shaped
-            cells = shapes.cell_nbytes + sum(each.nbytes for each in self._search.far)
-            parts += [*(own.memory() for own in heads), {"shapes": shapes.nbytes, "checkpoint": cells}]
+            parts += [*(own.memory() for own in heads), {"shapes": shapes.nbytes, "checkpoint": shapes.cell_nbytes}]
         for part in parts:
             for name, size in part.items():
                 found[name] = found.get(name, 0) + size

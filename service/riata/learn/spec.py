@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
+
+from annotated_types import doc
 
 from riata.base.arrays import F64, I64, U32, Arrays
 from riata.base.errors import BadInput
@@ -83,6 +85,16 @@ def require_logistic(kind: str, loss: str) -> None:
         raise BadInput(f"{kind}: a solution minimises the log loss, not the {loss} loss", "not_for_this_loss")
 
 
+FarValues = Annotated[
+    Literal["auto", "off"],
+    doc(
+        "auto: as with truncated_gradient, but at row 128 the rows so far are learnt again with limits. They are ten times the "
+        "distance of the quartiles from the median where predictions have standard errors. Default auto: 999 in the first row "
+        "costs up to 2 % of the log loss in place of 30 %."
+    ),
+]
+
+
 class LearnerSettings:
     """The settings of a learner are a frozen dataclass of this class. Its field `kind` holds the name of the learner."""
 
@@ -92,6 +104,19 @@ class LearnerSettings:
     def kind(self) -> str:
         """The name of the learner."""
         raise NotImplementedError
+
+    @property
+    def far_values(self) -> Literal["auto", "off"]:
+        """Whether values have limits."""
+        raise NotImplementedError
+
+    def limits_values(self) -> bool:
+        """Whether the learner is a `Limited` one."""
+        return self.far_values == "auto"
+
+    def as_sent(self) -> Self:
+        """The settings of a learner of values as they were sent."""
+        return cast(Self, replace(cast(Any, self), far_values="off"))
 
     def can_forget(self) -> bool:
         """Whether `Learner.forget` has an effect."""
@@ -103,11 +128,12 @@ class LearnerSettings:
 
     def of_class(self) -> LearnerSettings:
         """Return the settings of the learner of one class out of several."""
-        return self
+        return self.as_sent()
 
     def of_unit_rows(self) -> LearnerSettings:
-        """Return the settings of a learner whose rows are divided by their length."""
-        return self
+        """Return the settings of a learner whose rows are divided by their length. There a value depends on the others: where a
+        large one is absent, the rest would be far."""
+        return self.as_sent()
 
     def no_shapes(self, classes: bool = False) -> str:  # noqa: ARG002
         """Say why numeric columns get no shapes (`riata.learn.shapes`) under these settings, or not with several classes; empty

@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt, Le, MaxLen, doc
 from riata.base.document import Exclusion, refuse
 from riata.base.errors import BadInput
 from riata.base.limits import NAME_BYTES_MAX
-from riata.learn.spec import LearnerSettings
+from riata.learn.spec import FarValues, LearnerSettings
 
 WARM_UP_MAX = 100_000
 MEMBERS_MAX = 4096  # the block of cross curvature is dense: at 4096 members it takes 128 MiB
@@ -220,6 +220,7 @@ class TaylorSketchConfig(LearnerSettings):
             "units; weights are shown in those of the input. Default true: units and origins of columns do not matter."
         ),
     ] = True
+    far_values: FarValues = "auto"
     shadow: Annotated[
         tuple[Annotated[float, Gt(0), Le(1e12)], ...],
         MaxLen(SHADOWS_MAX),

@@ -5,6 +5,7 @@ The L1-penalised fit follows from the quadratic at any time and for any penalty.
 from __future__ import annotations
 
 import math
+import sys
 from contextlib import AbstractContextManager
 from statistics import NormalDist
 from typing import Final
@@ -16,7 +17,9 @@ from riata.base.errors import BadInput, Corrupt
 from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn import taylor_state
+from riata.learn.far import WIDE
 from riata.learn.learner import Learner, Sample, Shadow, Sketch, Stepped, Weights
+from riata.learn.limited import limited
 from riata.learn.row_sample import LinearisedSample
 from riata.learn.spec import Adopted, LearnerSpec, require_bits
 from riata.learn.standardised import SLOTS, Standardised, settled
@@ -442,6 +445,11 @@ def _growth(settings: Settings, solution: Adopted, learnt: int) -> float:
 
 def _build(config: TaylorSketchConfig, bits: int, hash_key: int) -> Learner:
 
+    room = config.members() if config.mode == "exact" and config.beyond == "refuse" else sys.maxsize
+    return limited(lambda own: _without_limits(own, bits, hash_key), config, WIDE, room)
+
+
+def _without_limits(config: TaylorSketchConfig, bits: int, hash_key: int) -> Learner:
     if config.standardised:
         starts = config.intercept and config.mode != "exact"  # exact has a warm-up
         return Standardised(
@@ -473,7 +481,7 @@ SPEC: Final = LearnerSpec(
     adjustable=frozenset({"gamma"}),
     keeps_curvature=True,
     slot_lists=("outside_slot", "member_key", SLOTS),
-    older={"standardised": False, "relinearise": False},
+    older={"standardised": False, "relinearise": False, "far_values": "off"},
     advice={
         "worse_than_base_rate": "If the stream changes, create it with rho 0.9999; otherwise set a larger gamma.",
         "under_confident": "Set a smaller gamma; GET /models/{model}/path shows the choices.",

@@ -18,6 +18,7 @@ from riata.learn.column_book import ColumnBook, no_columns
 from riata.learn.feature_names import hashes_of
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
 from riata.learn.learner import Learner, Stepped, Weights, bounds_after, margin_bounds
+from riata.learn.limited import limited
 from riata.learn.mixed_gradient import COUNTED, MixedGradient, of_one_step
 from riata.learn.one_vs_rest import OneVsRest
 from riata.learn.setting_apart import SettingApart
@@ -386,6 +387,10 @@ def _build(config: TruncatedGradientConfig, bits: int, hash_key: int) -> Learner
 
     if config.missing:
         return SettingApart(_build(replace(config, missing=()), bits, hash_key), declared(config, hash_key))
+    return limited(lambda own: _without_limits(own, bits, hash_key), config)
+
+
+def _without_limits(config: TruncatedGradientConfig, bits: int, hash_key: int) -> Learner:
     if config.scaled_label and config.loss == "squared" and config.rate == "adaptive":
         return Standardised(lambda own, _rate: TruncatedGradient(own, bits), config, columns=config.intercept, labels=True)
     linear = MixedGradient(config, bits) if config.is_mixed() else TruncatedGradient(config, bits)

@@ -87,6 +87,7 @@ class PosteriorModel:
     def score(self, batch: Batch) -> Scores:
         """Score every row of `batch`, with the standard deviations of the margins."""
         scores, std_error = self.linear.score(batch), np.empty(batch.n)
+        batch = self.weights.used(batch)
         for i in range(batch.n):
             at, x = self._row(batch, i)
             std_error[i] = np.sqrt(max(float(x @ self.covariance[np.ix_(at, at)] @ x), 0.0))
@@ -97,7 +98,7 @@ class PosteriorModel:
 
         level : probability of the interval, in (0, 1)
         """
-        p, found = self.posterior, np.empty((batch.n, 3))
+        p, found, batch = self.posterior, np.empty((batch.n, 3)), self.weights.used(batch)
         theta, whole = np.vstack([p.base, p.theta]), p.weight.sum()
         for i in range(batch.n):
             at, x = self._row(batch, i)
