@@ -25,8 +25,8 @@
  * family of second-order methods for convex l1-regularized optimization, for join. */
 
 enum { STEPS_MAX = 100, SWEEPS_MAX = 100, HALVINGS = 40 }; /* of a solve, of a step, of a search */
-enum { APART = 4, CONJUGATE_MAX = 50, ROUNDS_MAX = 20 };   /* sweeps before join, iterations of a round, rounds of join */
-#define FORCING 0.1         /* the violation that the sweeps of a step may leave, as a share of that before */
+enum { APART = 6, CONJUGATE_MAX = 50, ROUNDS_MAX = 20 };   /* sweeps before join, iterations of a round, rounds of join */
+#define FORCING 0.3         /* the violation that the sweeps of a step may leave, as a share of that before */
 #define ARMIJO 1e-4         /* share of the rise of the slope that a step must bring */
 #define ROUNDING 1e-12      /* of the objective */
 #define CURVATURE_LEAST 1e-4 /* of a row of weight 1: without it, a weight whose rows are all sure would step without bound */

@@ -333,7 +333,7 @@ def test_who_watches_sees_every_pass_and_can_stop(held: int, numbers: list[int])
         seen.append(row)
         return len(seen) < 2
 
-    solution = Rmmp(tolerance=1e-14, held_bytes_max=held).solve(Problem(DATA, "logistic", 0.3), Serial(), stop)
+    solution = Rmmp(tolerance=1e-16, held_bytes_max=held).solve(Problem(DATA, "logistic", 0.3), Serial(), stop)
     assert solution.stopped == "cancelled"
     assert tuple(seen) == solution.trace
     assert [row.number for row in seen] == numbers
