@@ -88,9 +88,8 @@ def require_logistic(kind: str, loss: str) -> None:
 FarValues = Annotated[
     Literal["auto", "off"],
     doc(
-        "auto: as with truncated_gradient, but at row 128 the rows so far are learnt again with limits. They are ten times the "
-        "distance of the quartiles from the median where predictions have standard errors. Default auto: 999 in the first row "
-        "costs up to 2 % of the log loss in place of 30 %."
+        "auto: as with truncated_gradient, with wider limits where predictions have standard errors. Default auto: 999 in the "
+        "first row costs up to 2 % of the log loss in place of 30 %."
     ),
 ]
 
