@@ -26,7 +26,7 @@ PAGES = ROOT / "service" / "docs" / "how-to"
 FILE = re.compile(r"^`service/riata/(?P<path>[\w/]+\.py)`.*?```python\n(?P<text>.*?)```", re.MULTILINE | re.DOTALL)
 TEST = re.compile(r"^`tests/(?P<path>[\w/]+\.py)`.*?```python\n(?P<text>.*?)```", re.MULTILINE | re.DOTALL)
 KINDS = re.compile(r"^KINDS: Final = .*$", re.MULTILINE)
-RESOURCES = re.compile(r"^RESOURCES: Final = \([^)]*\).*$", re.MULTILINE)
+RESOURCE = re.compile(r'^```python\n(?P<before>    "\w+",\n)(?P<added>    "\w+",\n)```$', re.MULTILINE)
 SIZE = "/models/default/size"
 NAMES = re.compile(r"^NAMES: Final = .*$", re.MULTILINE)
 SEMICOLONS = {"content-type": "text/x-semicolons"}
@@ -100,6 +100,9 @@ def test_the_learner_keeps_the_whole_contract(tmp_path: Path) -> None:
     promises = {name for name in dir(LearnerContract) if name.startswith("test_")}
     assert result.returncode == 0, result.stdout + result.stderr
     assert set(re.findall(r"^PASSED \S+::(test_\w+)", result.stdout, re.MULTILINE)) == promises
+    advice = f"{ROOT / 'tests' / 'watch' / 'test_warnings.py'}::test_every_learner_says_what_to_set"
+    result = with_overlay(overlay, "-c", RUN_TESTS, str(ROOT / "pyproject.toml"), advice)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_without_its_name_the_learner_is_not_known(tmp_path: Path) -> None:
@@ -115,7 +118,12 @@ def test_a_route_is_added_by_its_module_and_its_name(tmp_path: Path) -> None:
     page = (PAGES / "add-a-route.md").read_text(encoding="utf-8")
     overlay = tmp_path / "overlay"
     assert added_files(page, overlay) == ["web/api/routes/size.py"]
-    with_line(page, RESOURCES, table, overlay / "web" / "api" / "routes")
+    shown, file = RESOURCE.search(page), Path(str(table.__file__))
+    assert shown is not None
+    text = file.read_text(encoding="utf-8")
+    assert text.count(shown["before"]) == 1
+    text = text.replace(shown["before"], shown["before"] + shown["added"])
+    (overlay / "web" / "api" / "routes" / file.name).write_text(text, encoding="utf-8")
     (watching, may_watch), (observing, may_observe) = made("watching", [WATCH]), made("observing", [OBSERVE])
     (elsewhere, may_see_another) = made("elsewhere", [WATCH], ["another"])
     keys = tmp_path / "keys.toml"

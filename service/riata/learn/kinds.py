@@ -1,4 +1,4 @@
-"""The names of the learners: each is a folder beside this file. To add a learner, add its folder and its name here.
+"""The names of the learners: each is a module beside this file. To add a learner, add its module and its name here.
 
 This module imports nothing, so that the command line can name the learners without loading them.
 """

@@ -1,7 +1,7 @@
-"""The contract of a wire format: each folder of `riata.wire.readers` has one `Reader`.
+"""The contract of a wire format: each module of `riata.wire.readers` has one `Reader`.
 
-Code outside the folder uses the `Reader` and never names the format. This module, and every module that makes a `Reader`, imports
-little: the command line lists the formats in its help.
+Code outside the package uses the `Reader` and never names the format. This module, and every module that makes a `Reader`,
+imports little: the command line lists the formats in its help.
 """
 
 from __future__ import annotations
