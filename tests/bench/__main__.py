@@ -8,7 +8,7 @@ import sys
 from typing import Final
 
 SPEED: Final = (
-    "learner_speed", "parse_speed", "first_pass", "observe_bulk", "observe_single", "redis_ratio", "predict_speed", "front",
+    "learner_speed", "first_pass", "observe_bulk", "observe_single", "redis_ratio", "predict_speed", "front",
     "beside_learning", "start_up",
 )  # fmt: skip
 OTHERS: Final = (
