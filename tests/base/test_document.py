@@ -86,7 +86,7 @@ def test_a_written_document_reads_back_the_same_including_infinity() -> None:
         ({"title": "a", "shape": {"kind": None}}, "wrong_type", "shape.kind: expected a string, got null"),
         ({"title": "a", "shape": {"side": 2}}, "unknown_key", "shape.side: not a key of 'circle', which is meant"),
         ({"title": "a", "shape": {"sied": 2}}, "unknown_key", "shape.sied: unknown key"),
-        ({"title": "a", "words": "x"}, "wrong_type", "words: expected an array"),
+        ({"title": "a", "words": "x"}, "wrong_type", 'words: expected an array, got a string: write ["x"]'),
         ({"title": "a", "words": ["x", 1]}, "wrong_type", "words[1]"),
         ({"title": None}, "wrong_type", "got null"),
         ({"title": "a", "ceiling": None}, "wrong_type", 'ceiling: expected a number or "infinite", got null'),

@@ -216,7 +216,7 @@ def test_svmlight_is_refused_because_its_features_have_no_fields() -> None:
         ([["a", "b"], ["b", "a"]], "encoder.crosses[1]: these fields are crossed already"),
         ([["a", "b", "a"]], "encoder.crosses[0]: name a field that is crossed with itself twice in a row"),
         ([[f"a{i}", f"b{i}"] for i in range(33)], "encoder.crosses: more than 64 different fields"),
-        ("a", "encoder.crosses: expected an array"),
+        ("a", "encoder.crosses: expected an array, got a string"),
     ],
 )
 def test_crosses_that_make_no_sense_are_refused(crosses: object, said: str) -> None:

@@ -9,6 +9,7 @@ If a field takes one of several dataclasses (`ByKind`), the key `kind` selects o
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import types
 import typing
@@ -132,7 +133,10 @@ def _read(hint: Any, value: object, path: str) -> Any:
         return _read_union(get_args(hint), value, path)
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise BadInput(f"{path}: expected an array, got {_name(value)}", "wrong_type")
+            item = get_args(hint)[0]
+            of_texts = str in (item, *get_args(item)[:1])
+            remedy = f": write {json.dumps([value])}" if of_texts and isinstance(value, str) else ""
+            raise BadInput(f"{path}: expected an array, got {_name(value)}{remedy}", "wrong_type")
         return tuple(_read(get_args(hint)[0], item, f"{path}[{i}]") for i, item in enumerate(value))
     if isinstance(hint, type) and issubclass(hint, DocumentValue):
         return value if isinstance(value, hint) else hint.from_document(value, path)
