@@ -15,7 +15,7 @@ from tests.cli.test_verbs import run
 from tests.running import Running, wait_for
 
 ROWS = 400
-SKETCH = {"learner": {"kind": "taylor_sketch", "mode": "exact", "gamma": 2.0, "block": 50}}
+SKETCH = {"learner": {"kind": "taylor_sketch", "mode": "exact", "gamma": 2.0, "block": 50, "far_values": "off"}}
 
 
 def rows(seed: int = 3) -> list[dict[str, Any]]:

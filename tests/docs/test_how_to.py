@@ -26,7 +26,7 @@ PAGES = ROOT / "service" / "docs" / "how-to"
 FILE = re.compile(r"^`service/riata/(?P<path>[\w/]+\.py)`.*?```python\n(?P<text>.*?)```", re.MULTILINE | re.DOTALL)
 TEST = re.compile(r"^`tests/(?P<path>[\w/]+\.py)`.*?```python\n(?P<text>.*?)```", re.MULTILINE | re.DOTALL)
 KINDS = re.compile(r"^KINDS: Final = .*$", re.MULTILINE)
-RESOURCE = re.compile(r'^```python\n(?P<before>    "\w+",\n)(?P<added>    "\w+",\n)```$', re.MULTILINE)
+RESOURCE = re.compile(r'^```diff\n (?P<before>    "\w+",\n)\+(?P<added>    "\w+",\n)```$', re.MULTILINE)
 SIZE = "/models/default/size"
 NAMES = re.compile(r"^NAMES: Final = .*$", re.MULTILINE)
 SEMICOLONS = {"content-type": "text/x-semicolons"}

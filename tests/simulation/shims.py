@@ -168,8 +168,8 @@ def _flag() -> Flag:
     return Flag(world())
 
 
-def _gate(*_: object) -> Gate:
-    return Gate(world())
+def _gate(lock: Gate | None = None) -> Gate:
+    return Gate(world(), lock)
 
 
 def _seconds() -> float:

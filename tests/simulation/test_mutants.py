@@ -19,7 +19,7 @@ SEEDS_MAX: Final = 1500
 # the others are tried, which takes longer and proves the same.
 SHOWN_BY: Final[dict[str, int]] = {
     "no_chain_in_commit": FIRST + 24,
-    "no_generation_watch": FIRST + 1709,
+    "no_generation_watch": FIRST + 1818,
     "no_scrub": FIRST + 12,
     "miscounted": FIRST + 15,
     "upgrade_lost": FIRST + 102,

@@ -279,35 +279,38 @@ class Gate:
     those who hold it across a wait.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, lock: Gate | None = None) -> None:
+        """lock : whose lock this condition has; None for one of its own"""
         self._world = world
+        self._lock: Gate = self if lock is None else lock._lock
         self._holder: Actor | None = None
         self._depth = 0
         self._entering: deque[tuple[Actor, int]] = deque()
         self._waiting: list[tuple[Actor, int]] = []
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        world, current = self._world, self._world.current
+        lock, world, current = self._lock, self._world, self._world.current
         limit = FOREVER if timeout < 0 else world.now + 1000 * timeout
-        while self._holder is not None and self._holder is not current:
+        while lock._holder is not None and lock._holder is not current:
             if not blocking or limit <= world.now:
                 return False
             ticket = world.ticket()
-            self._entering.append((world.here(), ticket))
+            lock._entering.append((world.here(), ticket))
             world.park(limit - world.now, ticket)
-        self._holder = current
-        self._depth += 1
+        lock._holder = current
+        lock._depth += 1
         return True
 
     def release(self) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self._holder = None
-            if self._entering:
-                self._world.wake(*self._entering.popleft())
+        lock = self._lock
+        lock._depth -= 1
+        if lock._depth == 0:
+            lock._holder = None
+            if lock._entering:
+                self._world.wake(*lock._entering.popleft())
 
     def locked(self) -> bool:
-        return self._holder is not None
+        return self._lock._holder is not None
 
     def __enter__(self) -> bool:
         return self.acquire()
@@ -324,19 +327,19 @@ class Gate:
         self.notify(len(self._waiting))
 
     def wait(self, timeout: float | None = None) -> bool:
-        world = self._world
+        world, lock = self._world, self._lock
         ticket = world.ticket()
         self._waiting.append((world.here(), ticket))
-        depth, self._depth, self._holder = self._depth, 0, None
-        if self._entering:
-            world.wake(*self._entering.popleft())
+        depth, lock._depth, lock._holder = lock._depth, 0, None
+        if lock._entering:
+            world.wake(*lock._entering.popleft())
         try:
             return world.park(FOREVER if timeout is None else max(1000 * timeout, 0.0), ticket)
         finally:
             self._waiting = [entry for entry in self._waiting if entry[1] != ticket]
             if world.current is not None and world.current.process.alive:
                 self.acquire()
-                self._depth = depth
+                lock._depth = depth
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         limit = FOREVER if timeout is None else self._world.now + 1000 * timeout
