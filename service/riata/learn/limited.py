@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from riata.base.arrays import BOOL, Arrays
+from riata.base.arrays import BOOL, Arrays, distinct
 from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS
 from riata.learn.far import NEAR, SET_APART_MAX, Allowed
@@ -130,7 +130,7 @@ class Limited(Wrapped):
         values = sorted_values(rows)
         found = find_columns(rows, *values)
         if found is not None:
-            free = min(SET_APART_MAX, self._room - len(np.unique(rows.hash)))
+            free = min(SET_APART_MAX, self._room - len(distinct(rows.hash)))
             search.find(*values, rows.n, found.column, Allowed(self._near, free))
         if self._fresh and search.apart is not None and search.sample.stride == 1:
             self._inside = self._build(self._config)
