@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -184,6 +185,6 @@ def test_a_copy_with_a_file_missing_does_not_verify(tmp_path: Path) -> None:
 
 
 def test_a_store_in_memory_is_not_backed_up() -> None:
-    with pytest.raises(Conflict) as refused:
-        admin._begin(open_in_memory(dedupe_events=60))
+    with closing(open_in_memory(dedupe_events=60)) as store, pytest.raises(Conflict) as refused:
+        admin._begin(store)
     assert refused.value.code == "no_backup"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -70,7 +71,8 @@ def test_a_crash_of_a_lossy_store_drops_unsynced_data() -> None:
 
 
 def test_the_store_says_that_nothing_survives() -> None:
-    assert "memory" in open_in_memory(dedupe_events=60).warnings()[0]
+    with closing(open_in_memory(dedupe_events=60)) as store:
+        assert "memory" in store.warnings()[0]
 
 
 # Leases, editions and followers in plain memory; the contract walk compares the same calls with a real Redis.
