@@ -22,6 +22,7 @@ from riata.cli.fit_setup import INTERRUPTED, Request, interruptible
 from riata.cli.model_setup import POSITIVE_WEIGHT, InteractionsOption
 from riata.cli.refusals import left_out
 from riata.cli.serve import BLAS_THREADS
+from riata.cli.show import warning_text
 from riata.cli.solver_options import (
     AtOnceOption,
     BoundOption,
@@ -262,7 +263,8 @@ _LINE: Final = "{:<9.6f}{:<9.6f}{:>12d}{:>12.1f}{:>9.4f}{:>9.4f}{:>9d}"
 
 def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) -> dict[str, Any]:
     """Return the report. Its figures are progressive: each row is predicted before it is learnt."""
-    figures = run.state.progressive.figures()
+    published = run.published()
+    figures = published.figures
     weights = run.state.served_weights()
     return {
         "rows": run.rows,
@@ -272,7 +274,7 @@ def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) 
         "duplicate": run.duplicate,
         "refused": run.refused,
         "problems": [{"line": one.line, "code": one.code, "detail": one.detail} for one in run.problems],
-        "warnings": run.warnings(),
+        "warnings": published.warnings(run.names),
         "interrupted": run.interrupted,
         "features": run.features,
         "classes": len(run.state.config.classes.names),
@@ -307,9 +309,7 @@ def show(report: dict[str, Any]) -> str:
         )
     if report["interrupted"]:
         lines.append(("stopped", "by Ctrl-C; the model has learnt the rows above"))
-    for one in report["warnings"]:
-        features = f" Features: {', '.join(one['features'])}." if one.get("features") else ""
-        lines.append(("warning", f"{one['detail']}{features} [{one['code']}]"))
+    lines += [("warning", f"{warning_text(one)} [{one['code']}]") for one in report["warnings"]]
     problems = [f"line {one['line']}: {one['detail']} [{one['code']}]" for one in report["problems"]]
     return "\n".join([*problems, *(f"{name:9} {text}" for name, text in lines)])
 

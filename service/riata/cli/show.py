@@ -322,8 +322,13 @@ def metrics(
     console.print(_table(answer))
     console.print(_curve(answer["history"]))
     for warning in answer["warnings"]:
-        features = f" Features: {', '.join(warning['features'])}." if warning["features"] else ""
-        console.print(f"[bold yellow]warning[/] {escape(warning['code'])}: {escape(warning['detail'] + features)}")
+        console.print(f"[bold yellow]warning[/] {escape(warning['code'])}: {escape(warning_text(warning))}")
+
+
+def warning_text(warning: Mapping[str, Any]) -> str:
+    """What a warning of a model says, with the features that it concerns."""
+    features = warning.get("features")
+    return f"{warning['detail']} Features: {', '.join(features)}." if features else warning["detail"]
 
 
 def _table(answer: Mapping[str, Any]) -> RenderableType:

@@ -17,7 +17,7 @@ from riata.base.arrays import BOOL, Arrays, distinct
 from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS
 from riata.learn.far import NEAR, SET_APART_MAX, Allowed
-from riata.learn.first_rows import LEAST, names_of
+from riata.learn.first_rows import forgotten, names_of
 from riata.learn.frozen import check_counts
 from riata.learn.learner import FarValue, Learner, Stepped, Weights, Wrapped, join_steps
 from riata.learn.limit_search import DECIDED, FAR, LimitSearch
@@ -79,8 +79,8 @@ class Limited(Wrapped):
         """Let the past count for a share `keep` of what it counted, also when the first rows are learnt again."""
         self._inside.forget(keep)
         if self._fresh:
-            rows = self._search.sample.rows()
-            self._search.sample.hold(replace(rows, weight=np.maximum(keep * rows.weight, LEAST)), self._search.sample.stride)
+            sample = self._search.sample
+            sample.hold(forgotten(sample.rows(), keep), sample.stride)
 
     def far_values(self) -> list[FarValue]:
         """Return values that are set apart, or were far from all others of their column when limits were found last."""

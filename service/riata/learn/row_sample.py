@@ -9,7 +9,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.base.errors import Corrupt
-from riata.learn.first_rows import arrays_of, nbytes_of, no_rows, rows_of, without_ids
+from riata.learn.first_rows import arrays_of, copied, nbytes_of, no_rows, rows_of, without_ids
 from riata.learn.frozen import check_counts, check_numbers
 from riata.wire.batch import Batch, join_batches, select_rows, take_rows
 
@@ -36,7 +36,7 @@ class RowSample:
         kept = learnt[-before % self.stride :: self.stride]
         if not len(kept):
             return kept
-        rows = _copy_of(batch) if len(kept) == batch.n else take_rows(without_ids(batch), kept)  # readers use its memory again
+        rows = copied(batch) if len(kept) == batch.n else take_rows(without_ids(batch), kept)  # readers use its memory again
         self._held.append(rows)
         self._rows, self._features = self._rows + rows.n, self._features + rows.nnz
         while self._rows > 1 and (self._rows >= self._rows_end or self._features >= self._features_end):
@@ -115,9 +115,3 @@ class LinearisedSample:
     def nbytes(self) -> int:
         """Bytes of `arrays`."""
         return self._sample.nbytes + self.margin.nbytes + 8
-
-
-def _copy_of(rows: Batch) -> Batch:
-    """A copy of all rows; to take them by their numbers takes several times as long."""
-    of_features, no_ids = (rows.hash.copy(), rows.value.copy()), np.zeros((rows.n, 0), np.uint8)
-    return Batch(rows.indptr.copy(), *of_features, rows.label.copy(), rows.weight.copy(), no_ids, rows.has_id.copy())

@@ -92,7 +92,7 @@ def _read(function: Any, short: Any, text: Any, row: Any, sink: Any, rules: Any,
     """short : the function for a short body, which keeps the interpreter's lock"""
     given = _text_of(text)
     read = short if text.size <= HELD_BYTES_MAX else function
-    code: int = read(given, records_of(row), sink_of(sink), rules.native or rules_of(rules), *more)
+    code: int = read(given, records_of(row), sink_of(sink), rules_of(rules), *more)
     text.lines = given.lines
     return code
 

@@ -8,7 +8,7 @@ effect.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from riata.run.files.reading import FileReading
 from riata.run.state.config import ModelConfig
 from riata.run.state.drift_answer import answer_unlogged
 from riata.run.state.model_state import add_unlogged, begun, unlogged
-from riata.run.writer.published import publish
+from riata.run.writer.published import Published, publish
 from riata.wire.batch import Batch
 from riata.wire.classes import ClassesConfig
 
@@ -51,9 +51,9 @@ class Fit(FileReading):
         frozen, weights = self.state.freeze(), self.state.learner.weights()
         return write_export(frozen.header, frozen.arrays, self.names.everything(), weights)
 
-    def warnings(self) -> list[dict[str, Any]]:
-        """Return what is wrong with the model, as the service says it: `code`, `detail`, and `features` if it concerns some."""
-        return publish(self.state, 0, 0, SystemClock()).warnings(self.names)
+    def published(self) -> Published:
+        """Return the model as a service would serve it now, with its figures."""
+        return publish(self.state, 0, 0, SystemClock())
 
     @property
     def digest(self) -> str:
