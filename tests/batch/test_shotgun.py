@@ -21,6 +21,7 @@ from riata.lab.batch.shotgun import Shotgun
 from riata.maths.links import LOGISTIC, PROBIT
 from tests.batch.designs import NEVER, data_of, dense, golden, sparse_design
 from tests.batch.test_solvers import parts_of
+from tests.refused import refused
 from tests.twins import shotgun as slow
 
 N, D = 400, 60
@@ -199,11 +200,9 @@ def test_it_stops_when_told_to_with_the_best_so_far() -> None:
 
 
 def test_rows_of_one_label_and_rows_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(Conflict) as caught:
+    with refused(Conflict, "one_class"):
         Shotgun().solve(Problem(data_of(X, np.ones(N)), "logistic", 1.0), Serial())
-    assert caught.value.code == "one_class"
     need = memory_bytes(DATA)
     assert Shotgun(memory_bytes_max=need).solve(Problem(DATA, "logistic", 1.0), Serial()).spent.memory_bytes == need
-    with pytest.raises(TooLarge, match=f"takes {need} bytes.*use rmmp") as refused:
+    with refused(TooLarge, "memory_bound", match=f"takes {need} bytes.*use rmmp"):
         Shotgun(memory_bytes_max=need - 1).solve(Problem(DATA, "logistic", 1.0), Serial())
-    assert refused.value.code == "memory_bound"

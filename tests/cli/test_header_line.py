@@ -6,6 +6,7 @@ import pytest
 
 from riata.base.errors import BadInput, Malformed
 from riata.cli.csv_file import column_names, given_header
+from tests.refused import refused
 
 NONE: tuple[frozenset[str], ...] = (frozenset(),) * 20
 
@@ -39,9 +40,8 @@ def test_names_of_columns(header: list[str], names: list[str], hidden: set[str])
     ],
 )
 def test_a_first_line_of_data_is_refused_with_the_way_out(header: list[str]) -> None:
-    with pytest.raises(Malformed, match="the first line looks like data; name the columns with --header") as refused:
+    with refused(Malformed, "bad_header", match="the first line looks like data; name the columns with --header"):
         column_names(header, NONE[: len(header)], "f.csv")
-    assert refused.value.code == "bad_header"
 
 
 def test_a_number_that_is_among_the_cells_below_is_data() -> None:

@@ -2,26 +2,23 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from riata.store import append_plan
-from riata.store.append_plan import Planned, Restored, Seen, new_head, plan_group
+from riata.store.append_plan import Planned, Restored, Seen, new_head, parts, plan_group
 from riata.store.layout import encode_checkpoint
 from riata.store.payload import decode_batch
 from riata.store.records import Through, encode_restore, next_chain, row_digests, write_ahead
-from riata.store.redis.store import open_redis
 from riata.store.sqlite import dedupe
-from riata.store.sqlite.store import open_sqlite
-from riata.store.store import Append, Head, Store
-from tests.doubles.memory_store import MemoryStore
-from tests.redis_server import RedisServer, redis_version
-from tests.settings import redis_settings, sqlite_settings
+from riata.store.store import Append, Appended, Head
 from tests.store.batches import LINEAGE, batch_of, observe, one_row, same
+from tests.store.test_contract import WINDOW, Stores, server, stores
+
+__all__ = ["server", "stores"]  # fixtures
 
 HEADS = {"m": new_head(LINEAGE)}
 A, B = bytes([1] * 16), bytes([2] * 16)
@@ -111,28 +108,6 @@ def test_contents_of_ids_of_other_rows_are_not_taken() -> None:
     other = write_ahead(batch_of([TWO, TWO], [1, 1], [A, B]), request.accepted_ms)
     assert plan(dataclasses.replace(request, encoded=other))[0].ids == plan(request)[0].ids
     assert list(other.contents) != [content for _, _, content in plan(request)[0].ids]
-
-
-def test_a_repeat_inside_a_request_is_a_duplicate() -> None:
-    (planned,) = plan(observe("m", batch_of([TWO, ONE, TWO, ONE], [0, 1, 0, 1], [None, A, None, A])))
-    assert planned.appended.accepted.tolist() == [True, True, True, False]
-    assert planned.appended.duplicate.tolist() == [False, False, False, True]
-    assert planned.appended.seq == 3
-    assert [(key, seq) for key, seq, _ in planned.ids] == [(A, 2)]
-
-
-def test_other_content_under_one_id_is_reused() -> None:
-    (planned,) = plan(observe("m", batch_of([ONE, TWO, ONE], [1, 1, 0], [A, A, A])))
-    assert planned.appended.accepted.tolist() == [True, False, False]
-    assert planned.appended.reused.tolist() == [False, True, True]
-
-
-def test_later_requests_see_the_ids_of_earlier_ones() -> None:
-    first, second = plan(observe("m", batch_of([ONE, ONE], [1, 1], [A, B])), observe("m", batch_of([ONE], [1], [A])))
-    assert first.appended.accepted.all()
-    assert second.appended.record is None
-    assert second.appended.duplicate.all()
-    assert second.appended.seq == 1
 
 
 def test_the_answer_names_the_highest_position_of_old_and_new() -> None:
@@ -265,34 +240,8 @@ def test_followers_get_the_rows_that_their_leader_accepts_at_positions_of_their_
 # Ids of events that restores undid are free again: every store against a model that keeps the set of ids of every state.
 
 
-WINDOW = 150
-KINDS = ("memory", "sqlite", "redis")
 Row = tuple[int, float]  # number of the id, value of the one feature
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer | None]:
-    if redis_version() < (7,):
-        yield None
-        return
-    with RedisServer(tmp_path_factory.mktemp("redis"), "--appendfsync", "no") as running:
-        yield running
-
-
-@pytest.fixture(params=KINDS)
-def opens(request: pytest.FixtureRequest, tmp_path: Path, server: RedisServer | None) -> Callable[[], Store]:
-    """Opens the same store again and again."""
-    memory = MemoryStore(dedupe_events=WINDOW)
-    settings = sqlite_settings(ballast_bytes=2**16, reserve_bytes=2**10, dedupe_events=WINDOW)
-    if request.param == "redis":
-        if server is None:
-            pytest.skip("needs a Redis server of version 7 or newer")
-        server.cli("FLUSHALL")
-        url = server.url
-        return lambda: open_redis(url, redis_settings(dedupe_events=WINDOW))
-    if request.param == "memory":
-        return lambda: memory
-    return lambda: open_sqlite(tmp_path / "data", settings)
+FIRST: list[Row] = [(1, 1.0), (2, 2.0), (3, 3.0)]
 
 
 def rows_of(rows: list[Row], only_if_all_new: bool = False) -> Append:
@@ -313,134 +262,103 @@ class Model:
     floor: int = 1
     chains: list[bytes] = field(default_factory=lambda: [b""])
 
-    def observe(self, rows: list[Row]) -> tuple[list[bool], list[bool], list[bool]]:
+    def observe(self, rows: list[Row]) -> tuple[list[list[bool]], int]:
+        """What is accepted, a duplicate and reused, and the highest position of the first two."""
         floor = max(self.floor, len(self.states) - 1 - WINDOW + 1)
-        accepted, duplicate, reused = [], [], []
-        here: dict[int, float] = {}
-        known = {key: value for key, (at, value) in self.states[-1].items() if at >= floor}
+        masks: list[list[bool]] = [[], [], []]
+        seq = 0
+        known = {key: (at, value) for key, (at, value) in self.states[-1].items() if at >= floor}
         for key, value in rows:
-            before = known.get(key, here.get(key))
-            accepted.append(before is None)
-            duplicate.append(before == value)
-            reused.append(before is not None and before != value)
+            at, before = known.get(key, (0, None))
             if before is None:
-                here[key] = value
-                self.states.append({**self.states[-1], key: (len(self.states), value)})
-        if any(accepted):
+                at = len(self.states)
+                known[key] = at, value
+                self.states.append({**self.states[-1], key: (at, value)})
+            for mask, told in zip(masks, (before is None, before == value, before not in (None, value)), strict=True):
+                mask.append(told)
+            seq = seq if masks[2][-1] else max(seq, at)
+        if any(masks[0]):
             self.floor = floor
-        return accepted, duplicate, reused
+        return masks, seq
 
-    def restore(self, to: int) -> None:
+    def restore(self, to: int) -> tuple[list[list[bool]], int]:
         self.states.append(self.states[to])
+        return [[], [], []], len(self.states) - 1
+
+
+def head_of(stores: Stores) -> Head:
+    head = stores.all(lambda store: store.head("m"))
+    assert isinstance(head, Head)
+    return head
+
+
+def append(stores: Stores, *group: Append) -> list[Appended]:
+    """The answers of all stores, which are the same."""
+    answers: list[Appended] = stores.all(lambda store: store.append(group))
+    return answers
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_an_id_is_known_if_and_only_if_the_state_has_it(
-    opens: Callable[[], Store], seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_id_is_known_if_and_only_if_the_state_has_it(stores: Stores, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dedupe, "FRESH_IDS_MAX", 30)  # so that ids move from memory to the tree all the time
-    rng = np.random.default_rng(seed)
-    store, model = opens(), Model()
-    store.create("m", LINEAGE)
-    counts = [0, 0, 0]
+    rng, model, counts = np.random.default_rng(seed), Model(), [0, 0, 0]
+    stores.all(lambda store: store.create("m", LINEAGE))
     for _ in range(160):
-        if rng.random() < 0.05 and not isinstance(store, MemoryStore):
-            store.close()
-            store = opens()
+        if rng.random() < 0.05:
+            stores.restart()
         group, expected = [], []
         for _ in range(int(rng.integers(1, 3))):
-            drawn = rng.integers(0, 60, int(rng.integers(1, 8))).tolist()
+            drawn = rng.integers(0, (60, 200)[seed % 2], int(rng.integers(1, 8))).tolist()
             rows = [(key, float(key + 100 * int(rng.random() < 0.1))) for key in drawn]
             group.append(rows_of(rows))
             expected.append(model.observe(rows))
             if rng.random() < 0.25:  # in the same group
-                head, end = store.head("m"), len(model.states) - 1
+                head = head_of(stores)
                 to = int(rng.integers(max(0, head.seq - 60), head.seq + 1))
                 group.append(restore_to(head, to, model.chains[to]))
-                expected.append(([], [], []))
-                model.restore(to)
-                assert len(model.states) == end + 2
-        for appended, told in zip(store.append(group), expected, strict=True):
-            assert [appended.accepted.tolist(), appended.duplicate.tolist(), appended.reused.tolist()] == list(map(list, told))
-            for kind, some in enumerate(told):
-                counts[kind] += sum(some)
+                expected.append(model.restore(to))
+        for appended, (masks, seq) in zip(append(stores, *group), expected, strict=True):
+            assert [appended.accepted.tolist(), appended.duplicate.tolist(), appended.reused.tolist()] == masks
+            assert appended.seq == seq
+            counts = [count + sum(mask) for count, mask in zip(counts, masks, strict=True)]
             if appended.record is not None:
                 model.chains += [appended.record.chain] * appended.record.count
-        store.maintain()
-        store.idle()
-        assert store.head("m").seq == len(model.states) - 1
-    store.close()
+        stores.all(lambda store: store.maintain())
+        stores.all(lambda store: store.idle())
+        assert head_of(stores).seq == len(model.states) - 1
     assert min(counts) > 10
 
 
-def learnt(store: Store, rows: list[Row]) -> tuple[int, int, int]:
-    appended = store.append([rows_of(rows)])[0]
+def learnt(stores: Stores, rows: list[Row]) -> tuple[int, int, int]:
+    [appended] = append(stores, rows_of(rows))
     return int(appended.accepted.sum()), int(appended.duplicate.sum()), int(appended.reused.sum())
 
 
-FIRST: list[Row] = [(1, 1.0), (2, 2.0), (3, 3.0)]
+def test_a_request_that_wants_only_new_rows_gets_undone_ones(stores: Stores) -> None:
+    start = stores.all(lambda store: store.create("m", LINEAGE))
+    learnt(stores, FIRST)
+    assert append(stores, rows_of(FIRST, only_if_all_new=True))[0].duplicate.all()
+    append(stores, restore_to(start, 0, start.chain))
+    assert append(stores, rows_of(FIRST, only_if_all_new=True))[0].accepted.all()
+    assert append(stores, rows_of(FIRST, only_if_all_new=True))[0].duplicate.all()
 
 
-def test_undone_events_are_learnt_once_corrected_or_not_and_known_again_after_a_restore_back(opens: Callable[[], Store]) -> None:
-    store = opens()
-    store.create("m", LINEAGE)
-    assert learnt(store, FIRST[:1]) == (1, 0, 0)
-    before = store.head("m")
-    assert learnt(store, FIRST[1:]) == (2, 0, 0)
-    behind = store.head("m")
-    store.append([restore_to(before, before.seq, before.chain)])
-    corrected = [FIRST[0], FIRST[1], (3, 33.0)]
-    assert learnt(store, corrected) == (2, 1, 0)
-    assert learnt(store, corrected) == (0, 3, 0)
-    assert learnt(store, FIRST) == (0, 2, 1)  # now the first content is another one
-    assert store.append([rows_of(FIRST[:2])])[0].seq == 5  # where it counts
-    store.append([restore_to(behind, behind.seq, behind.chain)])
-    assert learnt(store, FIRST) == (0, 3, 0)
-    assert learnt(store, corrected) == (0, 2, 1)
-    assert store.append([rows_of(FIRST)])[0].seq == 3
-    store.close()
-
-
-def test_a_request_that_wants_only_new_rows_gets_undone_ones(opens: Callable[[], Store]) -> None:
-    store = opens()
-    store.create("m", LINEAGE)
-    start = store.head("m")
-    learnt(store, FIRST)
-    assert store.append([rows_of(FIRST, only_if_all_new=True)])[0].duplicate.all()
-    store.append([restore_to(start, 0, start.chain)])
-    assert store.append([rows_of(FIRST, only_if_all_new=True)])[0].accepted.all()
-    assert store.append([rows_of(FIRST, only_if_all_new=True)])[0].duplicate.all()
-    store.close()
-
-
-def test_a_promotion_undoes_nothing_and_a_state_of_another_log_everything(opens: Callable[[], Store]) -> None:
-    store = opens()
-    store.create("m", LINEAGE)
-    learnt(store, FIRST)
-    head = store.head("m")
-    store.append([Append("m", "restore", 3, payload=encode_restore({}, b"state", Through(0, bytes(20))))])
-    assert learnt(store, FIRST) == (0, 3, 0)
-    ahead = store.head("m").seq + 9  # of a log that lost events: they are in the state
-    store.append([restore_to(head, ahead, bytes(20))])
-    assert learnt(store, FIRST) == (0, 3, 0)
-    store.append([restore_to(head, head.seq, head.chain, bytes(16))])
-    assert learnt(store, FIRST) == (3, 0, 0)
-    store.append([restore_to(head, 3, bytes(20))])  # of a fork: the same number is another event
-    assert learnt(store, FIRST) == (3, 0, 0)
-    assert learnt(store, FIRST) == (0, 3, 0)
-    store.append([Append("m", "restore", 3, payload=encode_restore({}, b"no state"))])
-    assert learnt(store, FIRST) == (3, 0, 0)
-    store.close()
-
-
-def test_a_state_inside_a_record_ends_there(opens: Callable[[], Store]) -> None:
-    store = opens()
-    store.create("m", LINEAGE)
-    learnt(store, FIRST)
-    head = store.head("m")
-    store.append([restore_to(head, 2, head.chain)])
-    assert learnt(store, FIRST) == (1, 2, 0)
-    store.close()
+def test_a_promotion_undoes_nothing_and_a_state_of_another_log_everything(stores: Stores) -> None:
+    stores.all(lambda store: store.create("m", LINEAGE))
+    learnt(stores, FIRST)
+    head = head_of(stores)
+    append(stores, Append("m", "restore", 3, payload=encode_restore({}, b"state", Through(0, bytes(20)))))
+    assert learnt(stores, FIRST) == (0, 3, 0)
+    ahead = head_of(stores).seq + 9  # of a log that lost events: they are in the state
+    append(stores, restore_to(head, ahead, bytes(20)))
+    assert learnt(stores, FIRST) == (0, 3, 0)
+    append(stores, restore_to(head, head.seq, head.chain, bytes(16)))
+    assert learnt(stores, FIRST) == (3, 0, 0)
+    append(stores, restore_to(head, 3, bytes(20)))  # of a fork: the same number is another event
+    assert learnt(stores, FIRST) == (3, 0, 0)
+    assert learnt(stores, FIRST) == (0, 3, 0)
+    append(stores, Append("m", "restore", 3, payload=encode_restore({}, b"no state")))
+    assert learnt(stores, FIRST) == (3, 0, 0)
 
 
 def test_spans_are_those_of_the_effective_log() -> None:
@@ -469,23 +387,7 @@ def test_restores_are_read_as_they_were_packed_and_dropped_below_the_floor() -> 
         append_plan.unpack(b"123")
 
 
-def test_a_window_forgets_ids_whatever_restores_say(opens: Callable[[], Store]) -> None:
-    store = opens()
-    store.create("m", LINEAGE)
-    start = store.head("m")
-    learnt(store, FIRST)
-    store.append([restore_to(start, 0, start.chain)])
-    learnt(store, FIRST)
-    for first in range(0, WINDOW + 20, 10):
-        learnt(store, [(1000 + first + i, 1.0) for i in range(10)])
-    assert learnt(store, FIRST) == (3, 0, 0)
-    assert learnt(store, FIRST) == (0, 3, 0)
-    store.close()
-
-
 def test_groups_are_cut_after_each_restore() -> None:
-    from riata.store.append_plan import parts
-
     batch = batch_of([[(5, 1.0)]], [1.0], [None])
     group = [observe("m", batch), Append("m", "restore", 1), Append("m", "restore", 2), observe("m", batch)]
     assert [len(part) for part in parts(group)] == [2, 1, 1]

@@ -17,6 +17,7 @@ from riata.store.sqlite.online_backup import OnlineBackup
 from riata.store.sqlite.session import Session
 from riata.store.sqlite.store import SqliteStore, open_in_memory, open_sqlite
 from riata.store.store import Head
+from tests.refused import refused
 from tests.settings import sqlite_settings
 from tests.store.batches import LINEAGE, batch_of, observe, one_row, random_batch, save
 from tests.store.test_sqlite import NONCE
@@ -133,16 +134,14 @@ def test_a_copy_has_the_key_of_subjects(tmp_path: Path) -> None:
 def test_one_backup_at_a_time_and_none_on_a_disk_without_room(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path, SETTINGS)
     first = store.begin_backup()
-    with pytest.raises(Conflict, match="wait for it") as refused:
+    with refused(Conflict, "backup_running", match="wait for it"):
         store.begin_backup()
-    assert refused.value.code == "backup_running"
     first.give_up()
     store.begin_backup().give_up()
     store.close()
     short = open_sqlite(tmp_path, sqlite_settings(reserve_bytes=2**62))
-    with pytest.raises(Unavailable, match="move earlier backups away") as full:
+    with refused(Unavailable, "disk_reserve", match="move earlier backups away"):
         short.begin_backup()
-    assert full.value.code == "disk_reserve"
     assert short._session.release_folds() is False  # it holds nothing
     short.close()
 
@@ -152,9 +151,8 @@ def test_a_full_disk_gives_the_backup_up_and_not_the_events(tmp_path: Path) -> N
     backup = store.begin_backup()
     backup.copy(lambda: None)
     store._session.release_folds()  # as a write that found the disk full does
-    with pytest.raises(Unavailable, match="the disk was full while the backup was made") as given_up:
+    with refused(Unavailable, "disk_full", match="the disk was full while the backup was made"):
         backup.finish()
-    assert given_up.value.code == "disk_full"
     store.close()
 
 
@@ -167,9 +165,8 @@ def test_the_directory_of_a_stopped_service_is_copied_and_a_used_or_empty_one_is
     busy.store.close()
     copy_stopped(data, to)
     assert verify(to) == verify(data)
-    with pytest.raises(Conflict) as exists:
+    with refused(Conflict, "backup_exists"):
         copy_stopped(data, to)
-    assert exists.value.code == "backup_exists"
     with pytest.raises(NotFound):
         copy_stopped(tmp_path / "nothing", tmp_path / "more")
 
@@ -179,9 +176,8 @@ def test_a_copy_with_a_file_missing_does_not_verify(tmp_path: Path) -> None:
     busy.store.close()
     copy_stopped(tmp_path / "data", tmp_path / "copy")
     (tmp_path / "copy" / "riata.db").unlink()
-    with pytest.raises(LogGap) as missing:
+    with refused(LogGap, "events_missing"):
         verify(tmp_path / "copy")
-    assert missing.value.code == "events_missing"
 
 
 def test_a_store_in_memory_is_not_backed_up() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.base.errors import RiataError
+from riata.base.errors import NotFound, RiataError
 from riata.store.layout import encode_checkpoint, split_chunks
 from riata.store.records import Through, encode_document, encode_restore, encode_skip
 from riata.store.redis.store import open_redis
@@ -25,8 +25,9 @@ from tests.redis_server import RedisServer
 from tests.settings import redis_settings, sqlite_settings
 from tests.store.batches import generation, observe, one_row, random_batch
 
-REDIS = redis_settings(dedupe_events=60)
-SMALL = sqlite_settings(ballast_bytes=2**16, reserve_bytes=2**10, dedupe_events=60, wal_bytes_max=2**18)
+WINDOW = 60  # events for which ids are known
+REDIS = redis_settings(dedupe_events=WINDOW)
+SMALL = sqlite_settings(ballast_bytes=2**16, reserve_bytes=2**10, dedupe_events=WINDOW, wal_bytes_max=2**18)
 MODELS = ["a", "b", "nobody"]
 
 
@@ -36,8 +37,8 @@ class Stores:
     def __init__(self, directory: Path, server: RedisServer) -> None:
         self.directory = directory
         self.server = server
-        self.in_memory = open_in_memory(dedupe_events=60)
-        self.stores: list[Store] = [MemoryStore(dedupe_events=60), self.in_memory, *self.opened()]
+        self.in_memory = open_in_memory(dedupe_events=WINDOW)
+        self.stores: list[Store] = [MemoryStore(dedupe_events=WINDOW), self.in_memory, *self.opened()]
 
     def opened(self) -> list[Store]:
         beside = dataclasses.replace(SMALL, long_bytes=1)
@@ -75,8 +76,8 @@ class Stores:
         self.all(lambda store: store.read(model, head.first_seq - 1, 2**30))
         self.all(lambda store: names_in_log(store, model))
         self.all(lambda store: store.inflight(model))
-        self.all(lambda store: store.remembered(model))
-        self.all(lambda store: store.due(model, 2**40, 1000))
+        rows = self.all(lambda store: store.due(model, 2**40, 1000))
+        assert self.all(lambda store: store.remembered(model)) == (len(rows), sum(len(row.row) for row in rows))
         for kept in self.all(lambda store: store.generations(model)):
             self.all(partial(open_it, model=model, gen=kept.gen))
 
@@ -136,6 +137,7 @@ class Walk:
         self.rng = np.random.default_rng(seed)
         self.now_ms = 10**6
         self.owners: list[Owner] = []
+        self.answers: list[Any] = []  # about pending predictions
         nonce = self.rng.bytes(16)
         version = 2  # of the first owner: from now on 1 is refused, now and then
         self.owners.append(self.stores.all(lambda store: store.acquire(nonce, version, "here", 1)))
@@ -287,20 +289,23 @@ class Walk:
         self.stores.restart(kill=bool(self.rng.random() < 0.1))
 
     def remember(self) -> None:
-        model, bytes_max = self.model(), int(self.rng.integers(0, 400))
+        model, bytes_max = self.model(), int(self.rng.choice([0, 40, 400, 2**28], p=[0.05, 0.1, 0.65, 0.2]))
         rows = [
-            PendingPrediction(self.key(), int(self.rng.integers(0, 9)), self.rng.bytes(int(self.rng.integers(0, 50))))
-            for _ in range(3)
+            PendingPrediction(
+                self.key(), int(self.rng.integers(0, 50)), self.rng.bytes(int(self.rng.choice([0, 1, 17, 60, 200])))
+            )
+            for _ in range(int(self.rng.integers(0, 5)))
         ]
-        self.stores.all(lambda store: store.remember(model, rows, bytes_max))
+        self.answers.append(self.stores.all(lambda store: store.remember(model, rows, bytes_max)))
         self.stores.all(lambda store: store.remembered(model))
 
     def recall(self) -> None:
-        model, keys, now = self.model(), [self.key() for _ in range(4)], int(self.rng.integers(0, 9))
-        self.stores.all(lambda store: store.recall(model, keys))
-        self.stores.all(lambda store: store.due(model, now, 3))
+        model, keys = self.model(), [self.key() for _ in range(int(self.rng.integers(0, 6)))]
+        now_ms, rows_max = int(self.rng.integers(0, 60)), int(self.rng.integers(0, 8))
+        self.answers.append(self.stores.all(lambda store: store.recall(model, keys)))
+        self.answers.append(self.stores.all(lambda store: store.due(model, now_ms, rows_max)))
         if self.rng.random() < 0.5:
-            self.stores.all(lambda store: store.forget(model, keys))
+            self.answers.append(self.stores.all(lambda store: store.forget(model, keys)))
 
     def key(self) -> bytes:
         return int(self.rng.integers(0, 12)).to_bytes(16, "little")
@@ -337,6 +342,31 @@ def test_stores_agree_on_many_random_commands(stores: Stores, seed: int) -> None
     for _ in range(400):
         walk.step()
     stores.dump()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_stores_agree_on_what_is_remembered(stores: Stores, seed: int) -> None:
+    walk = Walk(stores, seed)
+    for model in MODELS[:2]:
+        stores.all(lambda store: store.create(model, bytes(16)))  # noqa: B023
+    for number in range(200):
+        (walk.remember if walk.rng.random() < 0.5 else walk.recall)()
+        if number % 50 == 49:
+            stores.restart()
+            stores.dump()
+    assert {answer for answer in walk.answers if isinstance(answer, bool)} == {True, False}
+    assert {type(answer) for answer in walk.answers if answer} >= {bool, dict, list, int}
+
+
+def test_a_dropped_model_remembers_nothing_when_it_is_made_again(stores: Stores) -> None:
+    owner, rows = stores.all(lambda store: store.acquire(bytes(16), 1, "here", 1)), [PendingPrediction(b"k" * 16, 5, b"12345")]
+    for _ in range(2):
+        stores.all(lambda store: store.create("a", bytes(16)))
+        assert stores.all(lambda store: store.remembered("a")) == (0, 0)
+        assert stores.all(lambda store: store.recall("a", [rows[0].key])) == {}
+        assert stores.all(lambda store: store.remember("a", rows, 5))
+        stores.all(lambda store: store.drop(owner, "a"))
+        assert isinstance(stores.all(lambda store: store.remembered("a")), NotFound)
 
 
 def test_the_walk_reaches_every_answer(stores: Stores) -> None:

@@ -8,6 +8,7 @@ import random
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,14 @@ def content(directory: Path) -> dict[str, str]:
 
 def opens(directory: Path) -> int:
     """Start; returns the last event of the model."""
-    store = open_sqlite(directory, SETTINGS)
-    try:
+    with closing(open_sqlite(directory, SETTINGS)) as store:
         return store.head("m").seq
-    finally:
-        store.close()
+
+
+def warnings(directory: Path) -> list[str]:
+    """Those of a start."""
+    with closing(open_sqlite(directory, SETTINGS)) as store:
+        return list(store.warnings())
 
 
 def killed(tmp_path: Path, events: int = 40) -> tuple[Path, int]:
@@ -232,28 +236,20 @@ def test_an_older_witness_as_a_power_cut_leaves_it_has_no_effect(tmp_path: Path,
 def test_a_directory_without_a_witness_is_taken_over_with_a_warning_once(tmp_path: Path) -> None:
     copy, acked = killed(tmp_path)
     (copy / WITNESS_NAME).unlink()
-    store = open_sqlite(copy, SETTINGS)
-    assert any("there was no riata.witness" in warning for warning in store.warnings())
-    store.close()
-    store = open_sqlite(copy, SETTINGS)
-    assert not any("witness" in warning for warning in store.warnings())
-    store.close()
+    assert any("there was no riata.witness" in warning for warning in warnings(copy))
+    assert not any("witness" in warning for warning in warnings(copy))
     (copy / DATABASE_NAME).unlink()
     assert [loss.missing for loss in find_losses(copy)] == [acked]
 
 
 def test_a_new_directory_needs_no_warning(tmp_path: Path) -> None:
-    store = open_sqlite(tmp_path / "new", SETTINGS)
-    assert not any("witness" in warning for warning in store.warnings())
-    store.close()
+    assert not any("witness" in warning for warning in warnings(tmp_path / "new"))
 
 
 def test_a_damaged_witness_is_reported_and_created_again(tmp_path: Path) -> None:
     copy, acked = killed(tmp_path)
     flip(copy / WITNESS_NAME, 3)
-    store = open_sqlite(copy, SETTINGS)
-    assert any("riata.witness is damaged" in warning for warning in store.warnings())
-    store.close()
+    assert any("riata.witness is damaged" in warning for warning in warnings(copy))
     assert opens(copy) == acked
     (copy / DATABASE_NAME).unlink()
     assert [loss.missing for loss in find_losses(copy)] == [acked]

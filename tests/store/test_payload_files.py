@@ -21,6 +21,7 @@ from riata.store.sqlite.payload_files import NOWHERE, PayloadFiles
 from riata.store.sqlite.schema import DATABASE_NAME, SCHEMA_VERSION
 from riata.store.sqlite.store import SqliteStore, open_sqlite, read_sqlite
 from riata.store.store import Owner, Record
+from tests.refused import refused
 from tests.settings import sqlite_settings
 from tests.store.batches import LINEAGE, observe, one_row, random_batch, save
 from tests.store.test_sqlite import NONCE, edit
@@ -316,9 +317,8 @@ HUGE = 2**62  # more than any disk has
 
 def test_the_second_lock_is_refused_and_names_the_holder(tmp_path: Path) -> None:
     lock = DirectoryLock(tmp_path)
-    with pytest.raises(Conflict, match=f"pid {os.getpid()} on ") as caught:
+    with refused(Conflict, "directory_locked", match=f"pid {os.getpid()} on "):
         DirectoryLock(tmp_path)
-    assert caught.value.code == "directory_locked"
     lock.release()
 
 

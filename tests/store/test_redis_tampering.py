@@ -93,6 +93,13 @@ def client(server: RedisServer) -> Iterator[Any]:
             opened.restore(key, 0, value)
 
 
+@pytest.fixture
+def store(server: RedisServer, client: Any) -> Iterator[RedisStore]:  # noqa: ARG001  closed before the client restores
+    opened = open_redis(server.url, SETTINGS)
+    yield opened
+    opened.close()
+
+
 def answers(store: RedisStore) -> dict[str, Any]:
     return {name: plain(answer_of(ask, store)) for name, ask in READING.items()}  # type: ignore[arg-type]
 
@@ -146,9 +153,8 @@ def noticed_by_a_new_process(server: RedisServer, wanted: dict[str, Any]) -> dic
 
 
 @pytest.mark.parametrize("place", [0, 0.5, 1])
-def test_every_stored_byte_string_that_is_edited_is_noticed(server: RedisServer, client: Any, place: float) -> None:
+def test_every_stored_byte_string_that_is_edited_is_noticed(store: RedisStore, client: Any, place: float) -> None:
     """Descriptions, chunks, pieces, remembered rows, ids: one byte is changed."""
-    store = open_redis(server.url, SETTINGS)
     wanted = answers(store)
     edited = 0
     for name in ("gens", "c:3", "c:4", "c:5", "ed", "e:2", "r", *dedupe_buckets(client)):
@@ -166,11 +172,9 @@ def test_every_stored_byte_string_that_is_edited_is_noticed(server: RedisServer,
             edited += 1
     assert edited > 6
     assert answers(store) == wanted
-    store.close()
 
 
-def test_a_damaged_remembered_row_is_due_and_empty_and_does_not_delay_others(server: RedisServer, client: Any) -> None:
-    store = open_redis(server.url, SETTINGS)
+def test_a_damaged_remembered_row_is_due_and_empty_and_does_not_delay_others(store: RedisStore, client: Any) -> None:
     whole, rotten = PendingPrediction(bytes([8] * 16), 7, b"whole"), PendingPrediction(bytes([9] * 16), 6, b"rotten")
     store.forget("m", [KEY])
     store.remember("m", [whole, rotten], 1000)
@@ -183,7 +187,6 @@ def test_a_damaged_remembered_row_is_due_and_empty_and_does_not_delay_others(ser
     assert store.forget("m", [rotten.key]) == 1
     assert store.due("m", 10, 10) == [whole]
     assert store.remembered("m") == (1, 5)
-    store.close()
 
 
 def dedupe_buckets(client: Any) -> list[str]:
@@ -191,18 +194,15 @@ def dedupe_buckets(client: Any) -> list[str]:
     return sorted(keys)[:2]
 
 
-def test_a_trim_by_another_client_is_a_gap(server: RedisServer, client: Any) -> None:
-    store = open_redis(server.url, SETTINGS)
+def test_a_trim_by_another_client_is_a_gap(store: RedisStore, client: Any) -> None:
     after = store.head("m").first_seq - 1
     assert store.read("m", after)
     client.xtrim(PREFIX + "m:1:log", maxlen=2, approximate=False)
     with pytest.raises(LogGap):
         store.read("m", after)
-    store.close()
 
 
-def test_a_deleted_record_is_a_gap_wherever_it_was(server: RedisServer, client: Any) -> None:
-    store = open_redis(server.url, SETTINGS)
+def test_a_deleted_record_is_a_gap_wherever_it_was(store: RedisStore, client: Any) -> None:
     log = PREFIX + "m:1:log"
     kept = client.dump(log)
     after = store.head("m").first_seq - 1
@@ -213,11 +213,9 @@ def test_a_deleted_record_is_a_gap_wherever_it_was(server: RedisServer, client: 
         client.delete(log)
         client.restore(log, 0, kept)
     assert store.read("m", after)
-    store.close()
 
 
-def test_an_edited_record_is_a_fork(server: RedisServer, client: Any) -> None:
-    store = open_redis(server.url, SETTINGS)
+def test_an_edited_record_is_a_fork(store: RedisStore, client: Any) -> None:
     log = PREFIX + "m:1:log"
     entries = client.xrange(log)
     after = store.head("m").first_seq - 1
@@ -229,12 +227,10 @@ def test_an_edited_record_is_a_fork(server: RedisServer, client: Any) -> None:
                 client.xadd(log, changed, id=entry)
             with pytest.raises((LogFork, LogGap)):
                 store.read("m", after)
-    store.close()
 
 
 @pytest.mark.parametrize("entry", ["+1-0", "+1-7", "+9-0", "*"])
-def test_an_entry_added_by_another_client_stops_reading_and_appending(server: RedisServer, client: Any, entry: str) -> None:
-    store = open_redis(server.url, SETTINGS)
+def test_an_entry_added_by_another_client_stops_reading_and_appending(store: RedisStore, client: Any, entry: str) -> None:
     head = store.head("m")
     log = PREFIX + "m:1:log"
     place = entry if entry == "*" else f"{head.seq + int(entry[1])}{entry[2:]}"
@@ -244,11 +240,9 @@ def test_an_entry_added_by_another_client_stops_reading_and_appending(server: Re
     with pytest.raises((LogFork, LogGap)):
         store.read("m", head.first_seq - 1)
     assert store.head("m") == head
-    store.close()
 
 
-def test_a_store_that_was_emptied_is_not_taken_for_an_empty_one(server: RedisServer, client: Any) -> None:
-    store = open_redis(server.url, SETTINGS)
+def test_a_store_that_was_emptied_is_not_taken_for_an_empty_one(store: RedisStore, server: RedisServer, client: Any) -> None:
     owner = Owner(1, OWNER_NONCE)
     assert store.heartbeat(owner, 600_000)
     client.flushall()
@@ -267,17 +261,14 @@ def test_a_store_that_was_emptied_is_not_taken_for_an_empty_one(server: RedisSer
     for ask in (*READING.values(), *changing.values()):
         with pytest.raises(LogFork, match="emptied or replaced by another one"):
             ask(store)
-    store.close()
     other.close()
 
 
 @pytest.mark.parametrize(("one", "other"), [("m:1:c:5", "m:1:c:4"), ("m:1:c:5", "m:2:c:5"), ("m:1:e:2", "m:2:e:2")])
-def test_chunks_that_change_places_are_noticed(server: RedisServer, client: Any, one: str, other: str) -> None:
-    store = open_redis(server.url, SETTINGS)
+def test_chunks_that_change_places_are_noticed(store: RedisStore, client: Any, one: str, other: str) -> None:
     swap(client, PREFIX + one, PREFIX + other)
     raised = [attempt(lambda: store.open_generation("m", 5)), attempt(lambda: store.open_edition("m"))]
     assert [type(answer) for answer in raised if isinstance(answer, RiataError)] == [Corrupt]
-    store.close()
 
 
 def swap(client: Any, one: str, other: str) -> None:
@@ -293,8 +284,7 @@ def attempt(ask: Callable[[], Any]) -> Any:
         return error
 
 
-def test_a_key_of_another_type_is_damage(server: RedisServer, client: Any) -> None:
-    store = open_redis(server.url, SETTINGS)
+def test_a_key_of_another_type_is_damage(store: RedisStore, client: Any) -> None:
     for name in ("m:1:log", "m:1:meta", "m:1:gens", "own", "models"):
         kept = client.dump(PREFIX + name)
         client.set(PREFIX + name, "something else")
@@ -302,4 +292,3 @@ def test_a_key_of_another_type_is_damage(server: RedisServer, client: Any) -> No
         assert found, name
         client.delete(PREFIX + name)
         client.restore(PREFIX + name, 0, kept)
-    store.close()

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.base.errors import Conflict, RiataError
+from riata.base.errors import RiataError
 from riata.store.layout import checkpoint_digest
 from riata.store.redis.store import open_redis
-from riata.store.store import Edition, Holder, Owner, Record, SharedStore, Standing, Verdict
+from riata.store.store import Edition, Head, Holder, Owner, Record, SharedStore, Verdict
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.redis_server import RedisServer, until
@@ -157,7 +157,7 @@ class SharedWalk:
         head = self.ask(lambda store: store.head(model))
         if isinstance(head, RiataError):
             return
-        made = Edition(0, head.seq, head.chain, head.lineage, 0, 3, 5, len(content), checkpoint_digest(content))
+        made = edition_of(head, content)
         spoilt: list[dict[str, Any]] = [{"lineage": bytes(16)}, {"chain": bytes(20)}, {"applied": head.seq + 1}, {"applied": 0}]
         if self.rng.random() < 0.3:
             made = dataclasses.replace(made, **spoilt[int(self.rng.integers(0, 4))])
@@ -237,30 +237,57 @@ def test_a_follower_that_lags_far_does_not_wait_for_trimmed_records(twins: Twins
     assert store.await_log({"m": 1}, 1) == {}
 
 
-@pytest.mark.parametrize("kind", [0, 1])
-def test_the_edition_before_the_newest_stays_readable_and_a_republished_one_is_new(twins: Twins, kind: int) -> None:
-    store = twins.views[0][kind]
-    head = store.create("m", bytes(16))
-    owner = store.acquire(bytes(16), 1, "here", 1, LONG_MS)
-    assert store.open_edition("m") is None
+def edition_of(head: Head, content: bytes, **changes: Any) -> Edition:
+    made = Edition(9, head.seq, head.chain, head.lineage, 0, 0, 5, len(content), checkpoint_digest(content))
+    return dataclasses.replace(made, **changes)
+
+
+def test_the_edition_before_the_newest_stays_readable_and_a_republished_one_is_new(twins: Twins) -> None:
+    head = twins.ask(0, lambda store: store.create("m", bytes(16)))
+    owner = twins.ask(0, lambda store: store.acquire(bytes(16), 1, "here", 1, LONG_MS))
+    assert twins.ask(1, lambda store: store.open_edition("m")) is None
     for number in range(1, 4):
         content = bytes([number]) * 700_000
-        made = Edition(9, 0, head.chain, head.lineage, 0, 0, 5, len(content), checkpoint_digest(content))
-        assert store.publish(owner, "m", made, content) is Verdict.OK
-        opened = store.open_edition("m")
+        made = edition_of(head, content)
+        assert twins.ask(0, lambda store: store.publish(owner, "m", made, content)) is Verdict.OK  # noqa: B023
+        opened = twins.ask(1, lambda store: store.open_edition("m"))
         assert opened == (dataclasses.replace(made, number=number, epoch=owner.epoch), content)
-    standing: Mapping[str, Standing] = store.standings()
-    assert (standing["m"].edition, standing["m"].edition_applied) == (3, 0)
+    twins.ask(0, lambda store: store.append([observe("m", one_row())]))
+    end = twins.ask(0, lambda store: store.head("m"))
+    twins.ask(0, lambda store: save(store, owner, "m", end, b"state"))
+    assert twins.ask(0, lambda store: store.publish(owner, "m", edition_of(end, b"x"), b"x")) is Verdict.OK
+    standing = twins.ask(1, lambda store: store.standings())["m"]
+    assert (standing.edition, standing.edition_applied, standing.gen, standing.gen_applied, standing.head) == (4, 1, 1, 1, end)
+    for wrong, verdict in (
+        (edition_of(head, b"x"), Verdict.BEHIND),
+        (edition_of(end, b"x", chain=bytes(20)), Verdict.FORK),
+        (edition_of(end, b"x", lineage=b"o" * 16), Verdict.FORK),
+        (edition_of(end, b"x", applied=5), Verdict.FORK),
+    ):
+        assert twins.ask(0, lambda store: store.publish(owner, "m", wrong, b"x")) is verdict  # noqa: B023
+    assert twins.ask(0, lambda store: store.publish(owner, "m", edition_of(end, b"right"), b"wrong")) is Verdict.OK
+    assert twins.ask(1, lambda store: store.open_edition("m")).code == "edition_corrupt"
 
 
-@pytest.mark.parametrize("kind", [0, 1])
-def test_a_lease_is_taken_by_one_and_by_the_next_when_it_is_given_up(twins: Twins, kind: int) -> None:
-    one, other = (view[kind] for view in twins.views)
-    owner = one.acquire(b"1" * 16, 1, "one", 1, LONG_MS)
-    with pytest.raises(Conflict, match="one owns the store") as error:
-        other.acquire(b"2" * 16, 1, "other", 1, LONG_MS)
-    assert error.value.code == "owned"
-    assert one.acquire(b"1" * 16, 1, "one", 1, LONG_MS) == owner
-    one.release(owner)
-    assert other.acquire(b"2" * 16, 1, "other", 1, LONG_MS) == Owner(owner.epoch + 1, b"2" * 16)
-    assert one.heartbeat(owner, LONG_MS) is None
+def test_a_lease_is_taken_by_one_and_by_the_next_when_it_is_given_up_or_lapses(twins: Twins) -> None:
+    def take(view: int, letter: bytes, ttl_ms: int | None = LONG_MS) -> Any:
+        return twins.ask(view, lambda store: store.acquire(letter * 16, 1, letter.decode(), 1, ttl_ms))
+
+    head = twins.ask(0, lambda store: store.create("m", bytes(16)))
+    one = take(0, b"1")
+    assert take(1, b"2").code == "owned"
+    assert "1 owns the store" in take(1, b"2").detail
+    assert take(0, b"1") == one  # who holds it may ask again
+    twins.ask(0, lambda store: store.release(one))
+    assert twins.ask(1, lambda store: store.holder()) is None
+    two = take(1, b"2")
+    assert two == Owner(one.epoch + 1, b"2" * 16)
+    assert twins.ask(0, lambda store: store.heartbeat(one, LONG_MS)) is None
+    twins.lapse(two)
+    three = take(0, b"3")
+    assert three == Owner(two.epoch + 1, b"3" * 16)
+    four = take(1, b"4", None)  # without a time to live the store is taken over
+    assert four == Owner(three.epoch + 1, b"4" * 16)
+    assert twins.ask(0, lambda store: store.heartbeat(three, LONG_MS)) is None
+    for owner, verdict in ((three, Verdict.FENCED), (four, Verdict.OK)):
+        assert twins.ask(0, lambda store: store.publish(owner, "m", edition_of(head, b"x"), b"x")) is verdict  # noqa: B023

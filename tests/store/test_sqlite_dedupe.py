@@ -15,8 +15,7 @@ from riata.store.sqlite import log as sqlite_log
 from riata.store.sqlite.dedupe import SLICES
 from riata.store.sqlite.schema import DATABASE_NAME
 from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite
-from riata.store.store import Append, Store
-from tests.doubles.memory_store import MemoryStore
+from riata.store.store import Append
 from tests.settings import sqlite_settings
 from tests.store.batches import LINEAGE, batch_of, observe
 from tests.store.test_sqlite import edit
@@ -78,32 +77,6 @@ def test_many_ids_move_to_the_tree_and_their_rows_go(tmp_path: Path, models: str
     assert rows < 200  # a row lives for one round of slices, in which as many ids come as are held, or a few times that
 
 
-def test_the_index_agrees_with_one_that_holds_everything_over_restarts(tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    pool = random_ids(rng, 2000)
-    memory, sqlite = MemoryStore(dedupe_events=SETTINGS.dedupe_events), started(tmp_path)
-    memory.create("m", LINEAGE)
-    seen = {"accepted": 0, "duplicate": 0, "reused": 0}
-    for i in range(600):
-        newest = min(2000, 4 * i + 8)
-        ids = [pool[int(at)] for at in rng.integers(max(0, newest - 800), newest, 6)]
-        sent = request(ids, value=float(rng.choice([1.0, 2.0], p=[0.9, 0.1])))
-        stores: list[Store] = [memory, sqlite]
-        one, other = (store.append([sent])[0] for store in stores)
-        for name in seen:
-            assert getattr(one, name).tolist() == getattr(other, name).tolist()
-            seen[name] += int(getattr(one, name).sum())
-        assert one.seq == other.seq
-        if i % 7 == 0:
-            sqlite.idle()
-            memory.idle()
-        if i % 50 == 49:
-            sqlite.close()
-            sqlite = open_sqlite(tmp_path, SETTINGS)
-    sqlite.close()
-    assert min(seen.values()) > 100
-
-
 def test_dead_ids_leave_the_tree_when_idle(tmp_path: Path) -> None:
     store = started(tmp_path, settings=dataclasses.replace(SETTINGS, dedupe_events=100))
     rng = np.random.default_rng(4)
@@ -148,16 +121,6 @@ def test_ids_that_were_rolled_back_are_unknown(tmp_path: Path, monkeypatch: pyte
         patch.setattr(sqlite_log, "insert_planned", full)
         with pytest.raises(Unavailable):
             store.append([request(ids)])
-    assert store.append([request(ids)])[0].accepted.all()
-    store.close()
-
-
-def test_a_model_in_the_place_of_a_dropped_one_knows_none_of_its_ids(tmp_path: Path) -> None:
-    store = started(tmp_path)
-    ids = random_ids(np.random.default_rng(7), 100)
-    store.append([request(ids)])
-    store.drop(store.acquire(b"n" * 16, 1, "here", 0), "m")
-    store.create("m", LINEAGE)
     assert store.append([request(ids)])[0].accepted.all()
     store.close()
 

@@ -8,6 +8,7 @@ import pytest
 from riata.base.errors import Corrupt, RiataError
 from riata.store.sqlite import schema as sqlite_schema
 from riata.store.sqlite.schema import DATABASE_NAME, PAGE_BYTES, SCHEMA_VERSION, connect
+from tests.refused import refused
 from tests.store.test_sqlite import edit, fill
 
 
@@ -51,9 +52,8 @@ def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     fill(tmp_path)
     edit(tmp_path, f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
-    with pytest.raises(Corrupt) as caught:
+    with refused(Corrupt, "newer_format"):
         connect(tmp_path / DATABASE_NAME)
-    assert caught.value.code == "newer_format"
 
 
 def test_a_start_that_died_before_the_tables_is_begun_again(tmp_path: Path) -> None:

@@ -188,7 +188,9 @@ def plan_group(
         plan = plan_one(request, before, fresh.get(request.model, _NO_IDS), look_up, dedupe_events, undone)
         if plan.head is not None and before is not None:
             ahead[request.model] = plan.head
-            if request.kind == "restore" and (one := restored(request.payload, before, partial(chain_of, request.model))):
+            if request.kind == "restore" and (
+                one := restored(request.payload, before, partial(_chain_after, planned, chain_of, request.model))
+            ):
                 undoing[request.model] = and_then(undone, one, before.dedupe_floor)
                 plan = replace(plan, restores=undoing[request.model])
             if plan.ids:
@@ -198,6 +200,12 @@ def plan_group(
                 new.update(again)
         planned += _with_copies(plan, ahead) if request.followers else (plan,)
     return planned
+
+
+def _chain_after(planned: Sequence[Planned], chain_of: ChainOf, model: str, event: int) -> bytes | None:
+    """As `chain_of`, in a log that already has the records of `planned`."""
+    new = (plan.appended.record for plan in planned if plan.request.model == model)
+    return next((one.chain for one in new if one is not None and one.first <= event <= one.last), None) or chain_of(model, event)
 
 
 def parts(group: Sequence[Append]) -> Iterator[Sequence[Append]]:
