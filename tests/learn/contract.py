@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from riata.base.arrays import BOOL, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.learner import Learner, Weights
+from riata.learn.registry import build_learner
 from riata.wire.batch import Batch
 from tests.learn.streams import cut, sparse_events, to_batch
 from tests.twins.shapes import added
@@ -18,6 +20,16 @@ from tests.twins.truncated_step import Event
 
 Build = Callable[[], Learner]
 ROWS = 240
+
+
+def builds(configs: Mapping[str, Any], bits: int, classes: tuple[int, int] | None = None) -> Any:
+    """A fixture `build` of `LearnerContract`: the learners of these configurations. classes : as of `build_learner`"""
+
+    @pytest.fixture(params=list(configs))
+    def build(_self: object, request: pytest.FixtureRequest) -> Build:
+        return lambda: build_learner(configs[request.param], bits, classes=classes)
+
+    return build
 
 
 def same(left: Arrays, right: Arrays) -> bool:

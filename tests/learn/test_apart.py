@@ -14,7 +14,6 @@ from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.apart import DECLARED as PARTS
 from riata.learn.apart import EVERY, declare, indicator_of, read_apart
-from riata.learn.learner import Learner
 from riata.learn.registry import build_learner
 from riata.learn.truncated_config import Missing, TruncatedGradientConfig
 from riata.maths.hashing import FIELD_EQUALS, NUMBER
@@ -25,7 +24,7 @@ from riata.predict.model import Origin
 from riata.run.state.config import read_config, read_stored, stored_document
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
-from tests.learn.contract import Build, LearnerContract
+from tests.learn.contract import LearnerContract, builds
 from tests.learn.streams import to_batch
 from tests.twins.truncated_step import Event
 
@@ -64,12 +63,7 @@ def sent_otherwise(batch: Batch) -> Batch:
 
 
 class TestContract(LearnerContract):
-    @pytest.fixture
-    def build(self) -> Build:
-        def empty() -> Learner:
-            return build_learner(replace(DECLARED, missing=(Missing("*", (1.0, 2.0)),)), BITS)
-
-        return empty
+    build = builds({"declared": replace(DECLARED, missing=(Missing("*", (1.0, 2.0)),))}, BITS)
 
 
 def test_rows_are_learnt_as_those_with_indicators() -> None:

@@ -10,14 +10,13 @@ import pytest
 
 from riata.base.errors import BadInput, Conflict
 from riata.learn.feature_names import hashes_of
-from riata.learn.learner import Learner
 from riata.learn.limit_search import FIRST
 from riata.learn.registry import build_learner
 from riata.learn.truncated_config import DeclaredShapes, TruncatedGradientConfig
 from riata.run.state.config import read_config, read_stored, stored_document
 from riata.run.state.config_changes import check_change
 from riata.wire.batch import Batch
-from tests.learn.contract import Build, LearnerContract, same
+from tests.learn.contract import LearnerContract, builds, same
 from tests.learn.streams import cut, to_batch
 from tests.learn.test_shaped import BITS, loss
 from tests.twins.truncated_step import Event
@@ -53,12 +52,7 @@ def found(learner: Any) -> tuple[set[int], list[set[int]]]:
 
 
 class TestContract(LearnerContract):
-    @pytest.fixture
-    def build(self) -> Build:
-        def empty() -> Learner:
-            return build_learner(replace(DEFAULT, shapes=PAIR), BITS)
-
-        return empty
+    build = builds({"pair": replace(DEFAULT, shapes=PAIR)}, BITS)
 
     @pytest.fixture
     def batch(self) -> Batch:

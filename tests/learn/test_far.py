@@ -13,19 +13,19 @@ from riata.base.arrays import F64, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.apart import EVERY, PARTS, Apart, read_apart
 from riata.learn.far import FAR, FAR_NEXT, NEAR, REPEATS_MIN, SET_APART_MAX, VALUES_MIN, find_apart
-from riata.learn.learner import ColumnRange, FarValue, Learner
+from riata.learn.learner import ColumnRange
 from riata.learn.mixed_gradient import STRETCHED, MixedGradient
 from riata.learn.registry import build_learner
 from riata.learn.shapes import sorted_values
 from riata.learn.truncated_config import Missing, TruncatedGradientConfig
 from riata.maths.links import log_losses
-from riata.predict.linear_model import LinearModel
+from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.run.state.config import read_config, read_stored, stored_document
 from riata.run.state.parts import build_parts
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
-from tests.learn.contract import Build, LearnerContract, same
+from tests.learn.contract import same
 from tests.learn.streams import cut, to_batch
 from tests.twins.apart import instead
 from tests.twins.truncated_step import Event
@@ -35,6 +35,7 @@ DEFAULT = TruncatedGradientConfig()
 OFF = replace(DEFAULT, far_values="off")
 HASHES = [1 << 20, 5 << 24, 3 << 29, 7 << 29]
 TRUTH = np.array([1.5, -1.0, 0.7, 0.4])
+TRUTHS = np.column_stack([TRUTH, -TRUTH, 1.5 * TRUTH[::-1]])  # of three classes
 
 
 def batch_of(x: F64, label: F64) -> Batch:
@@ -48,8 +49,8 @@ def batch_of(x: F64, label: F64) -> Batch:
 
 
 @lru_cache(maxsize=64)
-def drawn(spoilt: str, n: int = 10_000, seed: int = 1, middle: float = 0.0) -> Batch:
-    """Four normal columns that decide the label, of which some values are sent otherwise.
+def drawn(spoilt: str, n: int = 10_000, seed: int = 1, middle: float = 0.0, classes: int = 2) -> Batch:
+    """Four normal columns that decide the label, one of two or three, of which some values are sent otherwise.
 
     spoilt : "clean"; "first", 999 in the first row; a share in which the first column is 999, or "all" and the same of all
              columns; "outliers", 0.05 % of all values times 10^4
@@ -58,6 +59,8 @@ def drawn(spoilt: str, n: int = 10_000, seed: int = 1, middle: float = 0.0) -> B
     x = rng.normal(size=(n, len(TRUTH)))
     label = (rng.random(n) < 1.0 / (1.0 + np.exp(-x @ TRUTH))).astype(np.float64)
     chance = rng.random(x.shape)
+    if classes > 2:
+        label = (x @ TRUTHS + rng.gumbel(size=(n, classes))).argmax(axis=1).astype(np.float64)
     x += middle
     if spoilt == "first":
         x[0, 0] = 999.0
@@ -80,34 +83,15 @@ def learnt(batch: Batch, config: TruncatedGradientConfig = DEFAULT) -> tuple[Any
 # What is served is what was measured, in every state.
 
 
-class TestContract(LearnerContract):
-    @pytest.fixture(params=["found", "declared too"])
-    def build(self, request: pytest.FixtureRequest) -> Build:
-        missing = (Missing("*", (-7.0,)),) if request.param == "declared too" else ()
-
-        def empty() -> Learner:
-            return build_learner(replace(DEFAULT, missing=missing), BITS)
-
-        return empty
-
-    @pytest.fixture
-    def batch(self) -> Batch:
-        return cut(drawn("0.05", middle=3.0), 0, 300)
-
-    def test_values_are_found_on_the_way(self, build: Build, batch: Batch) -> None:
-        learner = build()
-        learner.step(cut(batch, 0, 127))
-        assert learner.far_values() == []
-        learner.step(cut(batch, 127, batch.n))
-        assert learner.far_values() == [FarValue(HASHES[0], 999.0, True)]
-
-    def test_served_margin_equals_the_learners_to_the_last_bit(self, build: Build, batch: Batch) -> None:
-        learner = build()
-        for i in range(batch.n):
-            row = cut(batch, i, i + 1)
-            model = LinearModel(Origin("m", bytes(16), EncoderConfig(bits=BITS), "0/1"), learner.weights(), 1, i)
-            expected = model.score(row).margin[0] if i else 0.0
-            assert learner.step(row).margin[0] == expected
+@pytest.mark.parametrize(("labels", "classes"), [("0/1", None), ("classes", (3, 3))])
+@pytest.mark.parametrize("config", [DEFAULT, replace(DEFAULT, shapes="off"), replace(DEFAULT, missing=(Missing("*", (-7.0,)),))])
+def test_the_served_margin_is_that_before_the_row_was_learnt(config: Any, labels: Any, classes: tuple[int, int] | None) -> None:
+    batch = cut(drawn("0.05", middle=3.0, classes=2 if classes is None else 3), 0, 300)
+    origin, learner = Origin("m", bytes(16), EncoderConfig(bits=BITS), labels), build_learner(config, BITS, classes=classes)
+    for i in range(batch.n):
+        row = cut(batch, i, i + 1)
+        served = make_model(origin, learner.weights(), 1, i).score(row).margin[0] if i else 0.0
+        assert learner.step(row).margin.max() == served
 
 
 def test_a_state_without_what_was_found_goes_on_and_finds_it() -> None:
@@ -344,7 +328,8 @@ def test_models_from_before_do_not_search() -> None:
         ({"learner": {"far_values": "off"}}, False),
         ({"learner": {"mixed": False}}, False),
         ({"encoder": {"normalise": "l2"}}, False),
-        ({"labels": "classes"}, False),
+        ({"labels": "classes"}, True),
+        ({"labels": "classes", "classes": {"limited": False}}, False),
     ],
 )
 def test_some_settings_exclude_it(document: dict[str, Any], searches: bool) -> None:

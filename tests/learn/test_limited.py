@@ -14,7 +14,7 @@ from riata.learn.apart import PARTS
 from riata.learn.far import NEAR, WIDE, Allowed, find_apart
 from riata.learn.first_rows import names_of
 from riata.learn.ftrl_proximal import FtrlProximalConfig
-from riata.learn.learner import FarValue, Learner
+from riata.learn.learner import FarValue
 from riata.learn.limit_search import DECIDED, FIRST
 from riata.learn.limited import Limited
 from riata.learn.particle_filter import ParticleFilterConfig
@@ -22,11 +22,11 @@ from riata.learn.registry import build_learner
 from riata.learn.shapes import sorted_values
 from riata.learn.taylor_config import TaylorSketchConfig
 from riata.learn.truncated_config import Missing, TruncatedGradientConfig
-from riata.maths.links import log_losses
+from riata.maths.links import LINKS, class_probabilities, log_losses
 from riata.run.state.config import read_config, read_stored, stored_document
 from riata.run.state.parts import build_parts
 from riata.wire.batch import Batch
-from tests.learn.contract import Build, LearnerContract, same, served
+from tests.learn.contract import Build, LearnerContract, builds, same, served
 from tests.learn.streams import cut, sparse_events, to_batch
 from tests.learn.test_far import BITS, HASHES, drawn
 
@@ -40,6 +40,8 @@ CONFIGS: dict[str, Any] = {
     "declared too": TruncatedGradientConfig(shapes="off", missing=(Missing("*", (-7.0,)),)),
     "squared": TruncatedGradientConfig(loss="squared"),
 }
+CONFIGS |= {"shapes": TruncatedGradientConfig(), "shapes, declared too": replace(CONFIGS["declared too"], shapes="auto")}
+CLASSES = {name: CONFIGS[name] for name in ("ftrl", "hybrid", "declared too", "shapes")}
 NEARS = {name: WIDE if name in ("hybrid", "exact", "particles") else NEAR for name in CONFIGS}
 LOGISTIC = ("ftrl", "hybrid", "exact", "linear", "one step")
 
@@ -51,12 +53,7 @@ def loss(config: Any, batch: Batch) -> float:
 
 
 class TestContract(LearnerContract):
-    @pytest.fixture(params=CONFIGS)
-    def build(self, request: pytest.FixtureRequest) -> Build:
-        def empty() -> Learner:
-            return build_learner(CONFIGS[request.param], BITS)
-
-        return empty
+    build = builds(CONFIGS, BITS)
 
     @pytest.fixture
     def batch(self) -> Batch:
@@ -77,6 +74,17 @@ class TestContract(LearnerContract):
         learner.step(cut(batch, FIRST - 1, batch.n))
         assert learner.far_values() == [FarValue(HASHES[0], 999.0, True)]
         assert len(learner.weights().apart.column) == len(HASHES)  # type: ignore[union-attr]
+
+
+class TestContractOfClasses(TestContract):
+    build = builds(CLASSES, BITS, (3, 5))
+
+    @pytest.fixture
+    def batch(self) -> Batch:
+        return cut(drawn("0.05", middle=3.0, classes=3), 0, 300)
+
+    def test_served_margin_equals_the_learners_to_the_last_bit(self, build: Build, batch: Batch) -> None:
+        """See `test_far`."""
 
 
 @pytest.mark.parametrize("name", ["ftrl", "hybrid", "exact", "particles", "one step", "squared"])
@@ -107,6 +115,38 @@ def test_far_values_cost_every_learner_little(name: str, middle: float) -> None:
         batch = drawn(spoilt, middle=middle)
         assert loss(config, batch) <= 1.04 * known
         assert loss(off, batch) > 1.02 * known
+
+
+def loss_of_classes(config: Any, batch: Batch) -> float:
+    """The progressive log loss of three classes."""
+    probability, _ = class_probabilities(build_learner(config, BITS, classes=(3, 3)).step(batch).answered, LINKS["logistic"].code)
+    return float(-np.log(probability[np.arange(batch.n), batch.label.astype(np.int64)]).mean())
+
+
+@pytest.mark.parametrize("name", [*LOGISTIC, "shapes"])
+def test_far_values_cost_several_classes_little(name: str) -> None:
+    config, (clean, spoilt) = CONFIGS[name], (drawn(how, classes=3) for how in ("clean", "first"))
+    off = replace(config, far_values="off")
+    known = loss_of_classes(off, clean)
+    assert loss_of_classes(config, clean) == pytest.approx(known, rel=1e-3)
+    assert loss_of_classes(config, spoilt) <= 1.01 * known
+    assert loss_of_classes(off, spoilt) > 1.03 * known
+
+
+@pytest.mark.parametrize("name", ["ftrl", "shapes"])
+@pytest.mark.parametrize("at", [60, 200])
+def test_a_late_class_has_the_bits_of_one_that_was_named_from_the_start(name: str, at: int) -> None:
+    batch = cut(drawn("0.05", classes=3), 0, 600)
+    late = replace(batch, label=np.where((batch.label == 2.0) & (np.arange(batch.n) < at), 0.0, batch.label))
+    first, other = (build_learner(CONFIGS[name], BITS, classes=(k, 5)) for k in (3, 2))
+    known = first.step(late)
+    before = other.step(cut(late, 0, at))
+    other.grow(3)
+    after = other.step(cut(late, at, late.n))
+    assert before.margin.tobytes() == known.margin[:at, :2].tobytes()
+    assert after.margin.tobytes() == known.margin[at:].tobytes()
+    assert same(first.freeze(), other.freeze())
+    assert first.weights().apart is not None
 
 
 def test_far_values_cost_the_particle_filter_little() -> None:
@@ -208,15 +248,31 @@ def test_models_from_before_take_values_as_sent(kind: str) -> None:
     assert read_stored(stored_document(now)) == now
 
 
+def test_classes_from_before_take_values_as_sent() -> None:
+    learner = {"kind": "truncated_gradient", "shapes": "auto", "far_values": "auto"}  # which had no effect
+    before, now = (read({"labels": "classes", "learner": learner}) for read in (read_stored, read_config))
+    assert (before.classes.limited, now.classes.limited) == (False, True)
+    assert "classes" not in stored_document(before)
+    assert stored_document(now)["classes"]["limited"]
+    named = replace(before, classes=replace(before.classes, names=("a", "b")))
+    assert "limited" not in stored_document(named)["classes"]
+    for one in (before, now, named):
+        assert read_stored(stored_document(one)) == one
+    assert "classes" not in stored_document(read_config({}))
+    assert read_stored({}).classes == read_config({}).classes
+
+
 @pytest.mark.parametrize(
     ("document", "limited"),
     [
         ({"learner": {"kind": "ftrl_proximal"}}, True),
         ({"learner": {"kind": "ftrl_proximal", "far_values": "off"}}, False),
         ({"learner": {"kind": "ftrl_proximal"}, "encoder": {"normalise": "l2"}}, False),
-        ({"learner": {"kind": "ftrl_proximal"}, "labels": "classes"}, False),
+        ({"learner": {"kind": "ftrl_proximal"}, "labels": "classes"}, True),
+        ({"learner": {"kind": "ftrl_proximal"}, "labels": "classes", "classes": {"limited": False}}, False),
+        ({"learner": {"kind": "ftrl_proximal"}, "labels": "classes", "encoder": {"normalise": "l2"}}, False),
         ({"learner": {"shapes": "off"}}, True),
-        ({"learner": {"shapes": "off"}, "labels": "classes"}, False),
+        ({"learner": {"shapes": "off"}, "labels": "classes"}, True),
         ({"learner": {"mixed": False}}, False),
         ({}, False),  # shapes search themselves
     ],

@@ -12,7 +12,6 @@ import pytest
 from riata.base.arrays import F64, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.cell_gradient import CellGradient, learn_cells
-from riata.learn.learner import Learner
 from riata.learn.limit_search import FIRST, LAST
 from riata.learn.registry import build_learner
 from riata.learn.shaped import PAIRED, Shaped
@@ -29,7 +28,7 @@ from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import log_losses
 from riata.native.library import core
 from riata.wire.batch import Batch
-from tests.learn.contract import Build, LearnerContract, same
+from tests.learn.contract import Build, LearnerContract, builds, same
 from tests.learn.streams import cut, to_batch
 from tests.twins import shapes as twin
 from tests.twins.mixed_step import Eager, learn_rows
@@ -78,12 +77,7 @@ CONFIGS = {
 
 
 class TestContract(LearnerContract):
-    @pytest.fixture(params=list(CONFIGS))
-    def build(self, request: pytest.FixtureRequest) -> Build:
-        def empty() -> Learner:
-            return build_learner(CONFIGS[request.param], BITS)
-
-        return empty
+    build = builds(CONFIGS, BITS)
 
     @pytest.fixture
     def batch(self) -> Batch:

@@ -53,10 +53,6 @@ EXAMPLES: Final[dict[tuple[str, str], Example]] = {
         {"weights_followed": ["country=de"], "labels": "classes"}, {"labels": "0/1"},
         "weights_followed: a feature has a weight for each class; leave it out",
     ),
-    ("`learner.missing`", '`labels` "classes"'): (
-        {"learner": {"missing": MISSING}, "labels": "classes"}, {"labels": "0/1"},
-        "learner.missing: not with several classes; send such values as null",
-    ),
     ("`learner.missing`", '`encoder.normalise` "l2"'): (
         {"learner": {"missing": MISSING}, "encoder": {"normalise": "l2"}}, {"encoder": {"normalise": "none"}},
         'learner.missing: rows of length 1 do not have the values that were sent; set encoder.normalise to "none"',

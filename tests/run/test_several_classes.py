@@ -123,10 +123,13 @@ def test_replay_restarts_restores_and_imports_keep_every_bit_and_every_number_of
     verified(tmp_path)
 
 
-def test_shapes_of_classes_survive_replay_restarts_restores_and_imports(tmp_path: Path) -> None:
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_shapes_and_limits_of_classes_survive_replay_restarts_restores_and_imports(learner: str, tmp_path: Path) -> None:
     def table(n: int, seed: int) -> list[dict[str, Any]]:
         rng = random.Random(seed)
         made = [{"features": {name: round(rng.gauss(0.0, 1.0), 3) for name in ("a", "b")}} for _ in range(n)]
+        for row in made[::20]:
+            row["features"]["b"] = 999.0
         return [
             {**row, "label": "inner" if abs(row["features"]["a"]) < 0.7 else "right" if row["features"]["a"] > 0.0 else "left"}
             for row in made
@@ -139,11 +142,22 @@ def test_shapes_of_classes_survive_replay_restarts_restores_and_imports(tmp_path
         node = service_on(tmp_path)
         await node.service.start()
         await replayed(node.engine)
-        await node.admin.put_model("m", document())
-        await node.observe(table(300, 1))
+        await node.admin.put_model("m", document(learner))
+        await node.observe(table(100, 1))  # no limits yet
+        first_rows = parts(node)
+        assert "apart_limit" not in first_rows
+        soon = (await node.admin.snapshot_now("m"))["generation"]
+        await node.observe(table(200, 1))
         saved = (await node.admin.snapshot_now("m"))["generation"]
         early = parts(node)
-        assert "class_shape_value" in early
+        assert ("class_shape_value" in early) == (learner == "truncated_gradient")
+        apart = node.service.published("m").model.weights.apart
+        assert apart is not None
+        assert apart.value.tolist() == [999.0]
+        await node.admin.restore("m", soon)
+        assert parts(node) == first_rows
+        await node.observe(table(200, 1))  # the first rows are learnt again
+        assert parts(node) == early
         await node.observe(table(300, 2))
         assert parts(node) != early
         await node.admin.restore("m", saved)

@@ -96,6 +96,27 @@ def test_what_was_found_is_exported_and_scored(found: httpx.Client) -> None:
         assert Scorer(model_of(export)).margin(row) == margin
 
 
+@pytest.mark.parametrize("learner", [{}, {"shapes": "off"}, {"missing": MISSING}])
+def test_several_classes_have_them_in_common(client: httpx.Client, learner: dict[str, Any]) -> None:
+    model = "/models/of_" + "_".join(learner)
+    client.put(model, json={"labels": "classes", "learner": learner}).raise_for_status()
+    rows = [{**row, "label": ("low", "high", "none")[row["label"] + (row["features"]["age"] == 999)]} for row in drawn(900)]
+    body = "\n".join(map(json.dumps, rows))
+    assert client.post(f"{model}/observe?wait=applied", content=body, headers=LINES).json()["applied"]
+    asked = {"age": 999, "size": FAR}
+    posted = client.post(f"{model}/predict?explain=true", json={"features": asked}).json()
+    export = client.get(f"{model}/export?format=json").json()
+    assert "limits" in export
+    told = {part["feature"]: part["contribution"] for part in posted["contributions"]}
+    assert (posted["label"], told["age is 999"] > 0.5) == ("none", True)
+    total = posted["bias"]
+    for contribution in told.values():
+        total += contribution
+    assert total == posted["margin"] == client.get(f"{model}/predict?age=999&size={FAR}").json()["margin"]
+    assert [one["value"] for one in export["apart"]] == [999.0]
+    assert Scorer(model_of(export)).margins(asked)["none"] == posted["margin"]
+
+
 def test_columns_with_shapes_are_known_features(client: httpx.Client) -> None:
     found = client.get("/models/m/predict?age=0.25&size=0.5&other=1").json()
     assert (found["known_features"], found["unknown_features"]) == (2, 1)

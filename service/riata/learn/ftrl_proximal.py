@@ -14,7 +14,6 @@ from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
 from riata.learn.learner import Learner, Stepped, Weights
-from riata.learn.limited import limited
 from riata.learn.slot_table import SlotList, SlotTable
 from riata.learn.spec import Adopted, FarValues, LearnerSettings, LearnerSpec, require_bits
 from riata.learn.standardised import SLOTS, Standardised, settled
@@ -303,10 +302,6 @@ def around(config: FtrlProximalConfig, bits: int, solution: Adopted) -> Arrays:
 
 def _build(config: FtrlProximalConfig, bits: int, _hash_key: int) -> Learner:
 
-    return limited(lambda own: _without_limits(own, bits), config)
-
-
-def _without_limits(config: FtrlProximalConfig, bits: int) -> Learner:
     if config.standardised:
         return Standardised(
             lambda own, rate: FtrlProximal(own, bits, math.log(rate / (1.0 - rate)) if own.intercept else 0.0),

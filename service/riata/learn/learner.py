@@ -367,6 +367,10 @@ class Wrapped(Learner):
         """Return the vocabulary if it is closed."""
         return self._inside.closed_vocabulary()
 
+    def grow(self, classes: int) -> None:
+        """Have at least this many classes."""
+        self._inside.grow(classes)
+
     def forget(self, keep: float) -> None:
         """Let the past count for a share `keep` of what it counted."""
         self._inside.forget(keep)

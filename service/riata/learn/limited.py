@@ -6,17 +6,16 @@ value would have set its scales. At later searches earlier rows stay as they wer
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, Arrays, distinct
 from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS
-from riata.learn.far import NEAR, SET_APART_MAX, Allowed
+from riata.learn.far import SET_APART_MAX, Allowed
 from riata.learn.first_rows import forgotten, names_of
 from riata.learn.frozen import check_counts
 from riata.learn.learner import FarValue, Learner, Stepped, Weights, Wrapped, join_steps
@@ -28,25 +27,18 @@ from riata.wire.batch import Batch, join_batches, slice_rows
 COUNTS: Final = "limits"
 _PREFIX: Final = "limits"
 _OWN: Final = (COUNTS, *names_of(_PREFIX), *FAR)
-C = TypeVar("C", bound=LearnerSettings)
-
-
-def limited(build: Callable[[C], Learner], config: C, near: float = NEAR, room: int = sys.maxsize) -> Learner:
-    """The empty learner of a configuration, with limits if it asks for them.
-
-    build : makes the one without
-    near  : as of `Allowed`
-    room  : how many features it may have: a value that is set apart is one more
-    """
-    return Limited(build, config, near, room) if config.limits_values() else build(config)
 
 
 class Limited(Wrapped):
     """Gives its rows to the learner inside with values within the limits of their columns, and indicators of those set apart."""
 
-    def __init__(self, build: Callable[[Any], Learner], config: LearnerSettings, near: float, room: int) -> None:
-        """Make an empty learner. build, near, room : as of `limited`"""
-        self._build, self._config, self._near, self._room = build, config, near, room
+    def __init__(self, build: Callable[[Any], Learner], config: LearnerSettings, near: float) -> None:
+        """Make an empty learner.
+
+        build : makes the one inside, from its settings
+        near  : as of `Allowed`
+        """
+        self._build, self._config, self._near, self._classes = build, config, near, 0
         self._inside, self._search, self._fresh = build(config), LimitSearch(_PREFIX), True
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
@@ -74,6 +66,11 @@ class Limited(Wrapped):
         """Change a setting of the learner inside, and of the one with which it may begin anew."""
         self._config = config
         self._inside.adjust(config)
+
+    def grow(self, classes: int) -> None:
+        """Have at least this many classes, also when the learner begins anew."""
+        self._classes = max(self._classes, classes)
+        self._inside.grow(classes)
 
     def forget(self, keep: float) -> None:
         """Let the past count for a share `keep` of what it counted, also when the first rows are learnt again."""
@@ -108,7 +105,7 @@ class Limited(Wrapped):
             check_counts(COUNTS, arrays[COUNTS], 4)
             counts = arrays[COUNTS].astype(np.int64)
             search, fresh = LimitSearch.read(_PREFIX, counts[:-1], arrays, far=True), bool(counts[-1])
-        inside = self._build(self._config)
+        inside = self._empty()
         inside.thaw({name: array for name, array in arrays.items() if name not in (*_OWN, *PARTS)})
         self._inside, self._search, self._fresh = inside, search, fresh
 
@@ -117,6 +114,11 @@ class Limited(Wrapped):
         parts = self._inside.memory()
         sample, found = self._search.nbytes
         return {**parts, "limits": sample + found, "checkpoint": parts["checkpoint"] + sample + found + 4 * 8}
+
+    def _empty(self) -> Learner:
+        inside = self._build(self._config)
+        inside.grow(self._classes)
+        return inside
 
     def _learn(self, rows: Batch, skip: BOOL | None) -> Stepped:
         stepped = self._inside.step(self._search.used(rows), skip)
@@ -130,10 +132,10 @@ class Limited(Wrapped):
         values = sorted_values(rows)
         found = find_columns(rows, *values)
         if found is not None:
-            free = min(SET_APART_MAX, self._room - len(distinct(rows.hash)))
+            free = min(SET_APART_MAX, self._config.room() - len(distinct(rows.hash)))
             search.find(*values, rows.n, found.column, Allowed(self._near, free))
         if self._fresh and search.apart is not None and search.sample.stride == 1:
-            self._inside = self._build(self._config)
+            self._inside = self._empty()
             self._inside.step(search.used(rows))
         self._fresh = self._fresh and search.apart is None
         search.searched(again=search.apart is not None or search.rows < DECIDED)

@@ -8,7 +8,7 @@ start: when classes become known has no effect on what is learnt.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL, U32, Arrays, distinct
 from riata.base.errors import Corrupt
-from riata.learn.learner import Learner, Stepped, Weights
+from riata.learn.learner import ColumnRange, Learner, Stepped, Weights
 from riata.maths.links import Link
 from riata.wire.batch import Batch
 
@@ -68,7 +68,7 @@ class OneVsRest(Learner):
         """As `step_all`, but with the margins of all `learners`; and which of them refused each row, bool[n, heads]. Rows without
         room are those of the last learner, bounds those of the first."""
         label, weight = (np.concatenate([getattr(batch, name) for batch in batches]) for name in ("label", "weight"))
-        strange = label >= len(self.heads)
+        strange = ~(label < len(self.heads))  # also NaN
         skip = skip if not bool(strange.any()) else strange if skip is None else strange | skip
         margin, refused = np.empty((len(label), len(self.learners))), np.empty((len(label), len(self.learners)), np.bool_)
         steps = [
@@ -84,6 +84,11 @@ class OneVsRest(Learner):
         """Adjust the learner of each class."""
         for one in self.learners:
             one.adjust(config)
+
+    def mend(self, ranges: Mapping[int, ColumnRange]) -> None:
+        """Mend the learner of each class."""
+        for one in self.learners:
+            one.mend(ranges)
 
     def freeze(self) -> Arrays:
         """Return the arrays of each learner, with the number of its class, or `rest`, and a dot before their names."""

@@ -12,10 +12,8 @@ from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
-from riata.learn.far import WIDE
 from riata.learn.frozen import check_counts, check_names, check_numbers
 from riata.learn.learner import Learner, Posterior, Stepped, Weights
-from riata.learn.limited import limited
 from riata.learn.spec import Adopted, FarValues, LearnerSettings, LearnerSpec, require_bits
 from riata.maths.shooting import NEVER
 from riata.native.library import core, struct
@@ -196,6 +194,9 @@ class ParticleFilterConfig(LearnerSettings):
         )
 
     def members(self) -> int:
+        return self.features_max
+
+    def room(self) -> int:
         return self.features_max
 
     def slot_bits(self, bits: int) -> int:  # noqa: ARG002  of a hash, all
@@ -530,7 +531,7 @@ _HASH_BITS: Final = 32
 
 def _build(config: ParticleFilterConfig, bits: int, _hash_key: int) -> Learner:
 
-    return limited(lambda own: ParticleFilter(own, bits), config, WIDE, config.features_max)
+    return ParticleFilter(config, bits)
 
 
 def _adopt(config: ParticleFilterConfig, _bits: int, solution: Adopted) -> Arrays:

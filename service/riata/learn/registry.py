@@ -7,8 +7,12 @@ from importlib import import_module
 from typing import Annotated, Any, Final
 
 from riata.base.document import ByKind
+from riata.learn.far import NEAR, WIDE
 from riata.learn.kinds import KINDS
 from riata.learn.learner import Learner
+from riata.learn.limited import Limited
+from riata.learn.one_vs_rest import OneVsRest
+from riata.learn.setting_apart import SettingApart
 from riata.learn.spec import LearnerSettings, LearnerSpec
 
 ALGO_VERSION: Final[int] = 9  # increased with every change that could alter one bit of the result of replaying a log
@@ -53,9 +57,21 @@ def default_learner() -> LearnerConfig:
     return config
 
 
-def build_learner(config: LearnerConfig, bits: int, hash_key: int = 0) -> Learner:
+def build_learner(config: LearnerConfig, bits: int, hash_key: int = 0, classes: tuple[int, int] | None = None) -> Learner:
     """Build the empty learner of a configuration, with 2^bits slots. Raises `BadInput` if bits is out of range.
 
     hash_key : of the encoder, for settings that name features
+    classes  : how many there are, and how many there may be; None for one margin
     """
-    return spec_of(config).build(config, bits, hash_key)
+    spec = spec_of(config)
+
+    def build(own: LearnerConfig) -> Learner:
+        if classes is None:
+            return spec.build(own, bits, hash_key)
+        return spec.build_classes(own, OneVsRest(lambda: spec.build(own.of_class(), bits, hash_key), *classes), hash_key)
+
+    has_errors = classes is None and (spec.keeps_curvature or spec.keeps_posterior)
+    limited = config.limits_values(classes is not None)
+    learner = Limited(build, config, WIDE if has_errors else NEAR) if limited else build(config)
+    declared = spec.declared(config, hash_key)
+    return learner if declared is None else SettingApart(learner, declared)

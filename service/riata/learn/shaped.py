@@ -97,7 +97,7 @@ class Shaped(Learner):
         if weights.heads is None:
             return replace(weights, shapes=shaped[0])
         heads = [replace(head, shapes=own) for head, own in zip(weights.heads, shaped, strict=False)]
-        return heads_together(heads, weights.link, weights.bits)
+        return replace(heads_together(heads, weights.link, weights.bits), apart=self._search.apart)
 
     def grow(self, classes: int) -> None:
         """Have at least this many classes; see `OneVsRest`. The numbers of a further one are those of no class."""

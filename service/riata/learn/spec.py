@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
@@ -10,6 +11,7 @@ from annotated_types import doc
 
 from riata.base.arrays import F64, I64, U32, Arrays
 from riata.base.errors import BadInput
+from riata.learn.apart import Apart
 from riata.learn.learner import Learner
 from riata.learn.one_vs_rest import OneVsRest
 
@@ -109,12 +111,17 @@ class LearnerSettings:
         """Whether values have limits."""
         raise NotImplementedError
 
-    def limits_values(self) -> bool:
-        """Whether the learner is a `Limited` one."""
+    def limits_values(self, classes: bool = False) -> bool:  # noqa: ARG002
+        """Whether the learner, or that of several classes, is a `Limited` one."""
         return self.far_values == "auto"
 
+    def room(self) -> int:
+        """Return how many features the learner may have; a value that is set apart is one more."""
+        return sys.maxsize
+
     def as_sent(self) -> Self:
-        """The settings of a learner of values as they were sent."""
+        """The settings of a learner of values as they were sent. Rows that are divided by their length need it: there a value
+        depends on the others, and where a large one is absent, the rest would be far."""
         return cast(Self, replace(cast(Any, self), far_values="off"))
 
     def can_forget(self) -> bool:
@@ -127,11 +134,6 @@ class LearnerSettings:
 
     def of_class(self) -> LearnerSettings:
         """Return the settings of the learner of one class out of several."""
-        return self.as_sent()
-
-    def of_unit_rows(self) -> LearnerSettings:
-        """Return the settings of a learner whose rows are divided by their length. There a value depends on the others: where a
-        large one is absent, the rest would be far."""
         return self.as_sent()
 
     def no_shapes(self, classes: bool = False) -> str:  # noqa: ARG002
@@ -174,9 +176,11 @@ class LearnerSpec(Generic[C]):
 
     config          : its settings
     about           : its description, for the reference of settings: source, strengths, limits
-    build           : makes an empty learner from (config, bits, hash_key), with 2^bits slots; raises `BadInput`
+    build           : makes an empty learner of values as they were sent from (config, bits, hash_key), with 2^bits slots; raises
+                      `BadInput`
     build_classes   : makes a learner of several classes from (config, a `OneVsRest` of learners of the settings `of_class`,
                       hash_key)
+    declared        : the values that settings set apart, from (config, hash_key); None for none
     adopt           : the frozen state of a learner that continues from a solution, from (config, bits of the encoder, solution);
                       raises `BadInput` if it cannot
     penalty         : name of the setting that is its L1 penalty
@@ -197,6 +201,7 @@ class LearnerSpec(Generic[C]):
     build: Callable[[C, int, int], Learner]
     adopt: Callable[[C, int, Adopted], Arrays]
     build_classes: Callable[[C, OneVsRest, int], Learner] = lambda _config, several, _hash_key: several
+    declared: Callable[[C, int], Apart | None] = lambda _config, _hash_key: None
     penalty: str = "gamma"
     adjustable: frozenset[str] = frozenset()
     real_labels: Mapping[str, Any] | None = field(default=None)

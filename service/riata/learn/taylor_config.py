@@ -5,6 +5,7 @@ This module imports no kernel, because it is loaded for every configuration, whi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
@@ -284,6 +285,9 @@ class TaylorSketchConfig(LearnerSettings):
 
     def members(self) -> int:
         return self.block_limit() - 1
+
+    def room(self) -> int:
+        return self.members() if self.mode == "exact" and self.beyond == "refuse" else sys.maxsize
 
     def wants_scaled(self) -> bool:
         return self.mode in ("hybrid", "diag") and not self.standardised

@@ -5,7 +5,6 @@ The L1-penalised fit follows from the quadratic at any time and for any penalty.
 from __future__ import annotations
 
 import math
-import sys
 from contextlib import AbstractContextManager
 from statistics import NormalDist
 from typing import Final
@@ -17,9 +16,7 @@ from riata.base.errors import BadInput, Corrupt
 from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn import taylor_state
-from riata.learn.far import WIDE
 from riata.learn.learner import Learner, Sample, Shadow, Sketch, Stepped, Weights
-from riata.learn.limited import limited
 from riata.learn.row_sample import LinearisedSample
 from riata.learn.spec import Adopted, LearnerSpec, require_bits
 from riata.learn.standardised import SLOTS, Standardised, settled
@@ -444,12 +441,6 @@ def _growth(settings: Settings, solution: Adopted, learnt: int) -> float:
 
 
 def _build(config: TaylorSketchConfig, bits: int, hash_key: int) -> Learner:
-
-    room = config.members() if config.mode == "exact" and config.beyond == "refuse" else sys.maxsize
-    return limited(lambda own: _without_limits(own, bits, hash_key), config, WIDE, room)
-
-
-def _without_limits(config: TaylorSketchConfig, bits: int, hash_key: int) -> Learner:
     if config.standardised:
         starts = config.intercept and config.mode != "exact"  # exact has a warm-up
         return Standardised(

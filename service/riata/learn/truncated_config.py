@@ -327,7 +327,7 @@ class TruncatedGradientConfig(LearnerSettings):
         doc(
             "Values that stand for a missing one, such as 999. Where a feature has one it counts as absent, and the row has an "
             "indicator of the feature and the value in its place. The log keeps rows as sent, and refits take them so. Not with "
-            "several classes, nor with encoder.normalise."
+            "encoder.normalise."
         ),
     ] = ()
     far_values: Annotated[
@@ -335,7 +335,7 @@ class TruncatedGradientConfig(LearnerSettings):
         doc(
             "auto: a value counts as at most three times the distance of the quartiles from the median of its numeric column. "
             "One far outside that repeats gets an indicator, and counts as the median, since it may stand for a missing one. "
-            "Not with several classes nor encoder.normalise, and with shapes only if `mixed`. Default auto: 999 in 5 % of the "
+            "Not with encoder.normalise, and with shapes only if `mixed`. Default auto: 999 in 5 % of the "
             "rows costs 3 % of the log loss in place of 7 to 10 %, and the log loss of public tables is up to 9 % less."
         ),
     ] = "auto"
@@ -380,8 +380,8 @@ class TruncatedGradientConfig(LearnerSettings):
         """Whether limits are sought where shapes are."""
         return self.far_values == "auto" and self.is_mixed() and not self.no_shapes()
 
-    def limits_values(self) -> bool:
-        return self.far_values == "auto" and bool(self.no_shapes())
+    def limits_values(self, classes: bool = False) -> bool:
+        return self.far_values == "auto" and bool(self.no_shapes(classes))
 
     def is_bounded(self) -> bool:
         """Whether margins are bounded where probabilities take them."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any, Final
 
@@ -18,10 +17,8 @@ from riata.learn.column_book import ColumnBook, no_columns
 from riata.learn.feature_names import hashes_of
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
 from riata.learn.learner import Learner, Stepped, Weights, bounds_after, margin_bounds
-from riata.learn.limited import limited
 from riata.learn.mixed_gradient import COUNTED, MixedGradient, of_one_step
 from riata.learn.one_vs_rest import OneVsRest
-from riata.learn.setting_apart import SettingApart
 from riata.learn.shaped import Shaped
 from riata.learn.shapes import FOUND, Wanted
 from riata.learn.slot_table import SlotList, SlotTable
@@ -384,13 +381,6 @@ def around(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arr
 
 
 def _build(config: TruncatedGradientConfig, bits: int, hash_key: int) -> Learner:
-
-    if config.missing:
-        return SettingApart(_build(replace(config, missing=()), bits, hash_key), declared(config, hash_key))
-    return limited(lambda own: _without_limits(own, bits, hash_key), config)
-
-
-def _without_limits(config: TruncatedGradientConfig, bits: int, hash_key: int) -> Learner:
     if config.scaled_label and config.loss == "squared" and config.rate == "adaptive":
         return Standardised(lambda own, _rate: TruncatedGradient(own, bits), config, columns=config.intercept, labels=True)
     linear = MixedGradient(config, bits) if config.is_mixed() else TruncatedGradient(config, bits)
@@ -400,7 +390,7 @@ def _without_limits(config: TruncatedGradientConfig, bits: int, hash_key: int) -
 def _build_classes(config: TruncatedGradientConfig, several: OneVsRest, hash_key: int) -> Learner:
     if config.no_shapes(classes=True):
         return several
-    return Shaped(several, replace(config, far_values="off"), wanted(config, hash_key))
+    return Shaped(several, config, wanted(config, hash_key))
 
 
 def wanted(config: TruncatedGradientConfig, hash_key: int) -> Wanted:
@@ -415,8 +405,10 @@ def wanted(config: TruncatedGradientConfig, hash_key: int) -> Wanted:
     )
 
 
-def declared(config: TruncatedGradientConfig, hash_key: int) -> Apart:
-    """The values that the setting `missing` names."""
+def declared(config: TruncatedGradientConfig, hash_key: int) -> Apart | None:
+    """The values that the setting `missing` names; None for none."""
+    if not config.missing:
+        return None
     pairs = [
         (hash_, value)
         for one in config.missing
@@ -437,6 +429,7 @@ SPEC: Final = LearnerSpec(
     about="Langford, Li & Zhang 2009. The default learner; the only one that accepts any number as a label.",
     build=_build,
     build_classes=_build_classes,
+    declared=declared,
     adopt=_adopt,
     penalty="gravity",
     real_labels={"loss": "squared"},

@@ -11,7 +11,7 @@ import numpy as np
 
 from riata.base.arrays import F64, U32, Arrays, read_only
 from riata.base.errors import Corrupt
-from riata.learn.apart import DECLARED, read_apart
+from riata.learn.apart import DECLARED, Apart, read_apart
 from riata.learn.apart import PARTS as APART
 from riata.learn.frozen import check_names, check_numbers, check_slots
 from riata.learn.learner import Weights, bounded
@@ -19,7 +19,7 @@ from riata.learn.one_vs_rest import heads_together
 from riata.learn.shapes import CELLS, Shapes, read_cells, read_shapes
 from riata.learn.shapes import PARTS as SHAPES
 from riata.maths.links import LINKS, Link, class_probabilities
-from riata.predict.explain import Explanation
+from riata.predict.explain import Explanation, explain
 from riata.predict.linear_model import BOUNDS, LinearModel
 from riata.predict.model import Model, Origin, Plan, Scores
 from riata.predict.posterior import PARTS, PosteriorModel, read_posterior
@@ -59,6 +59,7 @@ class ClassModel:
         if k == 0:
             none = np.zeros(n, np.int64)
             return Scores(np.zeros(n), nothing, nothing, none, np.diff(batch.indptr), nothing, np.zeros((n, 0)))
+        batch = self.weights.used(batch)
         scored = [head.score(batch) for head in self.heads]
         margin, known = np.stack([one.margin for one in scored], axis=1), np.stack([one.known for one in scored], axis=1)
         answered = bounded(margin, *self.weights.bounds) if math.isfinite(self.weights.bounds[1]) else margin
@@ -71,7 +72,8 @@ class ClassModel:
 
     def explain(self, named_row: Sequence[tuple[int, float, str]], shared: Callable[[int, int], list[str]]) -> Explanation:
         """Split the margin of the winning class into the contributions of the features."""
-        explained = [head.explain(named_row, shared) for head in self.heads]
+        heads = (replace(head.weights, apart=self.weights.apart) for head in self.heads)
+        explained = [explain(head, named_row, shared) for head in heads]
         return max(explained, key=lambda one: one.margin, default=Explanation(0.0, ()))
 
     def weight_errors(self) -> F64:
@@ -95,6 +97,8 @@ class ClassModel:
         arrays: Arrays = dict(zip(CLASS_PARTS, (slot, beta, intercepts, ends), strict=True))
         if math.isfinite(self.weights.bounds[1]):
             arrays[BOUNDS] = np.array(self.weights.bounds)
+        if self.weights.apart is not None:
+            arrays |= self.weights.apart.parts()
         shapes = [head.shapes for head in heads if head.shapes is not None]
         if shapes:
             numbers = (np.concatenate([one.value for one in shapes]), np.array([one.intercept for one in shapes]))
@@ -105,8 +109,9 @@ class ClassModel:
 def read_classes(origin: Origin, at: tuple[int, int], link: Link, bits: int, arrays: Arrays) -> ClassModel:
     """Make a model from its `parts`. Raises `Corrupt`."""
     is_shaped = bool(set(CLASS_NUMBERS) & set(arrays))
-    check_names(arrays, set(CLASS_PARTS) | ({BOUNDS} & set(arrays)) | ({*CELLS, *CLASS_NUMBERS} if is_shaped else set()))
-    bounds = _bounds(arrays)
+    optional = {BOUNDS, *APART} & set(arrays)
+    check_names(arrays, set(CLASS_PARTS) | optional | ({*CELLS, *CLASS_NUMBERS} if is_shaped else set()))
+    bounds, apart = _bounds(arrays), _apart(arrays)
     slot, beta, intercepts, ends = (arrays[name] for name in CLASS_PARTS)
     if ends.dtype != np.int64 or ends.ndim != 1 or bool((np.diff(ends, prepend=0) < 0).any()):
         raise Corrupt("the weights of the classes do not follow one another")
@@ -123,7 +128,7 @@ def read_classes(origin: Origin, at: tuple[int, int], link: Link, bits: int, arr
             raise Corrupt("a weight is zero")
         heads.append(Weights(*own, intercept, link, bits, shapes=shape, bounds=bounds))
         start = stop
-    return ClassModel(origin, heads_together(heads, link, bits), *at)
+    return ClassModel(origin, replace(heads_together(heads, link, bits), apart=apart), *at)
 
 
 def _shapes_of_classes(arrays: Arrays, classes: int) -> list[Shapes]:
@@ -187,11 +192,16 @@ def _weights(arrays: Arrays, link: Link, bits: int) -> Weights:
     if set(SHAPES) & set(arrays) and not set(arrays) >= set(SHAPES):
         raise Corrupt("a part of its shapes is missing")
     shapes = read_shapes(arrays) if set(SHAPES) & set(arrays) else None
-    if set(APART) & set(arrays) and not set(arrays) >= set(DECLARED):
-        raise Corrupt("a part of the values that are set apart is missing")
-    apart = read_apart(arrays) if set(APART) & set(arrays) else None
-    intercept = float(cast(F64, arrays["intercept"])[0])
+    intercept, apart = float(cast(F64, arrays["intercept"])[0]), _apart(arrays)
     return Weights(cast(U32, arrays["slot"]), beta, intercept, link, bits, shapes=shapes, apart=apart, bounds=_bounds(arrays))
+
+
+def _apart(arrays: Arrays) -> Apart | None:
+    if not set(APART) & set(arrays):
+        return None
+    if not set(arrays) >= set(DECLARED):
+        raise Corrupt("a part of the values that are set apart is missing")
+    return read_apart(arrays)
 
 
 def _bounds(arrays: Arrays) -> tuple[float, float]:

@@ -34,6 +34,10 @@ class ClassesConfig:
         MaxLen(CLASSES_MAX),
         "The classes so far, in the order of their first row; some or all may be given in advance.",
     ] = ()
+    limited: Annotated[
+        bool,
+        "Whether `learner.far_values` is that of several classes too: a column has the limits of all rows, whatever their class.",
+    ] = True
 
     def __post_init__(self) -> None:
         """Check the names. Raises `BadInput`."""

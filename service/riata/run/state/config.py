@@ -42,7 +42,6 @@ _LATER: Final = {
     "negatives_kept": 1.0,
     "label_weight": LabelWeight(),
     "drift": DriftConfig(),
-    "classes": ClassesConfig(),
     "slices": (),
     "weights_followed": (),
     "unknown_rows": "predict",
@@ -115,12 +114,6 @@ EXCLUSIONS: Final[Sequence[Exclusion[ModelConfig]]] = (
         '`labels` "classes"',
         lambda config: config.has_classes and bool(config.weights_followed),
         "weights_followed: a feature has a weight for each class; leave it out",
-    ),
-    Exclusion(
-        "`learner.missing`",
-        '`labels` "classes"',
-        lambda config: config.has_classes and config.learner.sets_apart(),
-        "learner.missing: not with several classes; send such values as null",
     ),
     Exclusion(
         "`learner.missing`",
@@ -312,12 +305,15 @@ def read_stored(document: object) -> ModelConfig:
     """`read_config` for a configuration that was written to a log or a checkpoint, perhaps by an older version.
 
     An encoder without `words` was written before there was a second rule of words, and keeps the first; one without `fields` has
-    none. A learner without settings that are newer than the document does what it did without them; one without a kind was
-    written when there was one.
+    none; several classes without `limited` have values as they were sent. A learner without settings that are newer than the
+    document does what it did without them; one without a kind was written when there was one.
     """
     encoder = document.get("encoder") if isinstance(document, Mapping) else None
     if isinstance(document, Mapping) and isinstance(encoder, Mapping):
         document = {**document, "encoder": {"words": FIRST_RULE, "fields": NO_FIELDS, **encoder}}
+    if isinstance(document, Mapping) and document.get("labels") == "classes":
+        classes = document.get("classes", {})
+        document = {**document, "classes": {"limited": False, **classes} if isinstance(classes, Mapping) else classes}
     document = _renamed(document)
     learner = document.get("learner", {}) if isinstance(document, Mapping) else None
     if isinstance(document, Mapping) and isinstance(learner, Mapping) and (kind := learner.get("kind", KINDS[0])) in SPECS:
@@ -346,7 +342,9 @@ def stored_document(config: ModelConfig) -> dict[str, Any]:
     document["encoder"]["curves"] = config.encoder.curves.texts()
     if not config.encoder.curves:
         del document["encoder"]["curves"]
-    for name, idle in _LATER.items():
+    if not config.classes.limited:
+        del document["classes"]["limited"]
+    for name, idle in (_LATER | {"classes": ClassesConfig(limited=not config.has_classes)}).items():
         if getattr(config, name) == idle:
             del document[name]
     return document

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from riata.base.arrays import Arrays
 from riata.learn.learner import Learner, Stepped, Weights
-from riata.learn.one_vs_rest import OneVsRest
-from riata.learn.registry import build_learner, spec_of
+from riata.learn.registry import build_learner
 from riata.maths.links import Answers
 from riata.run.candidates.pairs import pairs_as_asked
 from riata.run.log.log_reading import is_set
@@ -35,14 +33,11 @@ NO_ROOM: Final = "it has a feature for which the learner's vocabulary has no roo
 
 def build_parts(config: ModelConfig, bits: int) -> tuple[Learner, Answers]:
     """Return the empty learner of a configuration, with 2^bits slots, and its answers as `ProgressiveConfig.answers`."""
-    classes = config.classes
-    settings = config.learner.of_class() if config.has_classes else config.learner
-    settings = settings.of_unit_rows() if config.encoder.normalise == "l2" else settings
-    make = partial(build_learner, settings, bits=bits, hash_key=config.encoder.hash_key)
-    if config.has_classes:
-        several = OneVsRest(make, len(classes.names), classes.max)
-        return spec_of(config.learner).build_classes(config.learner, several, config.encoder.hash_key), several.weights().link
-    learner = make()
+    settings, classes = config.learner, config.classes
+    if config.encoder.normalise == "l2" or (config.has_classes and not classes.limited):
+        settings = settings.as_sent()
+    several = (len(classes.names), classes.max) if config.has_classes else None
+    learner = build_learner(settings, bits, config.encoder.hash_key, several)
     return learner, "real" if config.labels == "real" else learner.weights().link
 
 
