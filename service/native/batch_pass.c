@@ -22,6 +22,7 @@ enum {
     BLOCK_ENTRIES = 1 << 19, /* and their features: 6 MiB */
     SMALL = 1024,            /* size up to which H stays in the cache while pairs are added to it: 8 MiB */
     PANEL_ROWS = 256,        /* rows that the dense path packs at once */
+    RUN = 64,                /* rows whose margins are taken together */
 };
 
 /* Intercept plus weights times features of row i. Two sums: a single one would wait for each addition. */
@@ -105,10 +106,18 @@ EXPORT void riata_expand(const riata_ranked *rows, i64 link, const riata_weighte
         member = take(&work, (capacity + 1) / 2);
         start[0] = 0;
     }
+    double c_of[RUN], m_of[RUN] = {0.0}, q_of[RUN], h_at[RUN], log_p[RUN];
     for (i64 i = 0; i < rows->n; i++) {
-        i64 first = rows->indptr[i], end = rows->indptr[i + 1];
-        double c = margin_of(rows, i, at->beta, at->intercept), s = rows->label[i], w = rows->weight[i], q, h;
-        double likelihood = terms_at(link, s * c, &q, &h), r = w * s * q, h_w = w * h;
+        i64 first = rows->indptr[i], end = rows->indptr[i + 1], of_run = i % RUN;
+        if (of_run == 0) {
+            for (i64 a = 0; a < RUN && i + a < rows->n; a++) {
+                c_of[a] = margin_of(rows, i + a, at->beta, at->intercept);
+                m_of[a] = rows->label[i + a] * c_of[a];
+            }
+            terms_at(link, RUN, m_of, q_of, h_at, log_p);
+        }
+        double c = c_of[of_run], s = rows->label[i], w = rows->weight[i], q = q_of[of_run], h = h_at[of_run];
+        double likelihood = log_p[of_run], r = w * s * q, h_w = w * h;
         i64 y = s > 0.0;
         double *sums = out->sums + y * PASS_SUMS, *total = out->moments + y * out->features * 2;
         sums[SUM_WEIGHT] += w;

@@ -51,6 +51,17 @@ def test_a_pass_has_the_sums_of_its_twin(seed: int, d: int, density: float, link
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
 
 
+def test_the_terms_of_a_row_are_exact_at_every_margin() -> None:
+    for margin in [0.0, *np.geomspace(1e-300, 300.0, 40), *np.linspace(0.1, 40.0, 40)]:
+        for m in (margin, -margin):
+            rows = Rows(np.array([0, 1]), np.zeros(1, np.uint32), np.ones(1), np.ones(1), np.ones(1))
+            at = Weighted(np.array([m]), 0.0, np.full(1, -1, np.int32))
+            for found, wanted in zip(
+                sums_of(rows, LOGISTIC, at, fast.expand), sums_of(rows, LOGISTIC, at, slow.expand), strict=True
+            ):
+                np.testing.assert_allclose(found, wanted, rtol=3e-15)
+
+
 def test_rows_are_added_in_several_blocks_if_they_are_many_or_long() -> None:
     for rows, at in (drawn(1, 40, 0.1, n=9000), drawn(2, 300, 1.0, n=2000)):
         for found, wanted in zip(sums_of(rows, LOGISTIC, at, fast.expand), sums_of(rows, LOGISTIC, at, slow.expand), strict=True):
