@@ -56,6 +56,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(said)
 
 
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """What runs tests that are coroutines."""
+    return "asyncio"
+
+
 @pytest.fixture
 def few_events_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard errors exist after a few events: for tests of what becomes of them."""

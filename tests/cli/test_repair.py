@@ -18,7 +18,7 @@ from riata.store.records import decode_document
 from riata.store.sqlite.offline import RepairStore
 from riata.store.sqlite.store import open_sqlite, read_sqlite
 from tests import damaging
-from tests.run.node import Node, events
+from tests.run.node import events
 from tests.run.test_damage import (
     BATCHES,
     LONG_ROWS,
@@ -68,17 +68,15 @@ def repairs(directory: Path, model: str = "a") -> list[dict[str, Any]]:
         store.close()
 
 
-def margins(directory: Path, models: tuple[str, ...]) -> dict[str, bytes]:
-    """The margins of the models, bit for bit, after a start that also learns and saves."""
+async def margins(directory: Path, models: tuple[str, ...], learns: bool = True) -> dict[str, bytes]:
+    """The margins of the models, bit for bit, after a start, and whether it also learns and saves."""
     found: dict[str, bytes] = {}
-
-    async def work(node: Node) -> None:
+    async with serve(directory) as node:
         for name in models:
             found[name] = node.service.published(name).model.weights.beta.tobytes()
-            await observe(node, name, seed=77)
-        assert node.service.health().damaged == {}
-
-    serve(directory, work)
+            if learns:
+                await observe(node, name, seed=77)
+        assert not learns or node.service.health().damaged == {}
     return found
 
 
@@ -116,9 +114,9 @@ def test_what_each_way_loses_is_said_beforehand_and_nothing_is_changed(
     assert content(directory) == before
 
 
-def test_a_log_that_is_cut_continues_and_verifies(directory: Path) -> None:
+async def test_a_log_that_is_cut_continues_and_verifies(directory: Path) -> None:
     event = spoil_file(directory)
-    others = margins_of_a_copy(directory, ("b", "default"))
+    others = await margins(directory, ("b", "default"), learns=False)
     result = repair(directory, "--yes")
     assert result.exit_code == 0, result.output
     assert f"a: cut: the log now ends at event {event - 1}; {LONG_ROWS} events are lost" in result.stdout
@@ -127,48 +125,32 @@ def test_a_log_that_is_cut_continues_and_verifies(directory: Path) -> None:
         "action": "cut", "from": event, "to": LAST, "events": LONG_ROWS,
     }  # fmt: skip
     assert verify(directory).exit_code == 0
-    assert {name: beta for name, beta in margins(directory, MODELS).items() if name != "a"} == others
+    assert {name: beta for name, beta in (await margins(directory, MODELS)).items() if name != "a"} == others
     done = verify(directory)
     assert done.exit_code == 0, done.output
     assert repair(directory).exit_code == 0
 
 
-def margins_of_a_copy(directory: Path, models: tuple[str, ...]) -> dict[str, bytes]:
-    """The margins of the undamaged models."""
-    found: dict[str, bytes] = {}
-
-    async def work(node: Node) -> None:
-        for name in models:
-            found[name] = node.service.published(name).model.weights.beta.tobytes()
-
-    serve(directory, work)
-    return found
-
-
-def test_ids_of_events_that_are_cut_may_come_again_and_those_before_may_not(directory: Path) -> None:
-    async def before(node: Node) -> None:
+async def test_ids_of_events_that_are_cut_may_come_again_and_those_before_may_not(directory: Path) -> None:
+    async with serve(directory) as node:
         await node.observe(events(ROWS, 1, first_id=0), "b")
         await node.observe(events(LONG_ROWS, 2, first_id=ROWS), "b")
-
-    serve(directory, before)
     for table in ("generations", "chunks"):
         damaging.change(directory, f"DELETE FROM {table} WHERE model = ? AND gen > 1", damaging.number_of(directory, "b"))
     damaging.flip_payload(directory, "b", damaging.firsts(directory, "b")[-1])
     assert repair(directory, "--yes").exit_code == 0
 
-    async def after(node: Node) -> None:
+    async with serve(directory) as node:
         again = await node.observe(events(ROWS, 1, first_id=0), "b")
         assert (again.accepted, again.duplicate) == (0, ROWS)
         lost = await node.observe(events(LONG_ROWS, 2, first_id=ROWS), "b")
         assert (lost.accepted, lost.duplicate) == (LONG_ROWS, 0)
-
-    serve(directory, after)
     assert verify(directory).exit_code == 0
 
 
 @pytest.mark.parametrize("spoil", [spoil_row, spoil_file])
-def test_damage_before_the_checkpoint_costs_history_only(spoil: Callable[[Path, bool], int], directory: Path) -> None:
-    sound = margins_of_a_copy(directory, MODELS)
+async def test_damage_before_the_checkpoint_costs_history_only(spoil: Callable[[Path, bool], int], directory: Path) -> None:
+    sound = await margins(directory, MODELS, learns=False)
     for name in MODELS:  # what that start saved
         for table in ("generations", "chunks"):
             number = damaging.number_of(directory, name)
@@ -184,14 +166,14 @@ def test_damage_before_the_checkpoint_costs_history_only(spoil: Callable[[Path, 
     }  # fmt: skip
     done = verify(directory)
     assert done.exit_code == 0, done.output
-    assert margins(directory, MODELS) == sound  # nothing of the model is lost
+    assert await margins(directory, MODELS) == sound  # nothing of the model is lost
     done = verify(directory)
     assert done.exit_code == 0, done.output
 
 
-def test_a_model_that_is_set_aside_is_whole_there_and_gone_here(directory: Path) -> None:
+async def test_a_model_that_is_set_aside_is_whole_there_and_gone_here(directory: Path) -> None:
     event = spoil_file(directory)
-    others = margins_of_a_copy(directory, ("b", "default"))
+    others = await margins(directory, ("b", "default"), learns=False)
     result = repair(directory, "--model", "a", "--action", "set_aside", "--yes")
     assert result.exit_code == 0, result.output
     [aside] = (directory / "set-aside").iterdir()
@@ -208,13 +190,11 @@ def test_a_model_that_is_set_aside_is_whole_there_and_gone_here(directory: Path)
     assert f"a: DAMAGED at event {event}" in said.stdout
     assert repair(aside, "--yes").exit_code == 0  # where it can still be cut
     assert verify(aside).exit_code == 0
-    assert margins(directory, ("b", "default")) == others
+    assert await margins(directory, ("b", "default")) == others
 
-    async def again(node: Node) -> None:
+    async with serve(directory) as node:
         await node.admin.put_model("a", {"encoder": {"bits": 12}})
         await observe(node, "a")
-
-    serve(directory, again)
     done = verify(directory)
     assert done.exit_code == 0, done.output
 
@@ -230,7 +210,7 @@ def test_the_record_of_what_was_set_aside_says_why(directory: Path) -> None:
     assert (document["action"], document["events"]) == ("set_aside", LAST)
 
 
-def test_damage_on_both_sides_of_the_checkpoint_is_cut_and_restored(directory: Path) -> None:
+async def test_damage_on_both_sides_of_the_checkpoint_is_cut_and_restored(directory: Path) -> None:
     event = spoil_row(directory)
     spoil_row(directory, True)
     result = repair(directory, "--yes")
@@ -238,7 +218,7 @@ def test_damage_on_both_sides_of_the_checkpoint_is_cut_and_restored(directory: P
     assert f"the log now ends at event {event - 1}" in result.stdout
     assert "restored from snapshot 1" in result.stdout
     assert verify(directory).exit_code == 0
-    margins(directory, MODELS)
+    await margins(directory, MODELS)
 
 
 def test_a_head_that_is_damaged_loses_no_event(directory: Path) -> None:
@@ -249,7 +229,7 @@ def test_a_head_that_is_damaged_loses_no_event(directory: Path) -> None:
     assert verify(directory).exit_code == 0
 
 
-def test_a_model_of_which_nothing_leads_anywhere_can_only_be_set_aside(directory: Path) -> None:
+async def test_a_model_of_which_nothing_leads_anywhere_can_only_be_set_aside(directory: Path) -> None:
     damaging.flip_generations(directory, "b")
     damaging.change(directory, "UPDATE log SET payload = x'00' WHERE key = ?", damaging.number_of(directory, "b") << 44 | 1)
     said = repair(directory)
@@ -258,7 +238,7 @@ def test_a_model_of_which_nothing_leads_anywhere_can_only_be_set_aside(directory
     refused = repair(directory, "--action", "cut", "--yes")
     assert (refused.exit_code, "possible repairs: set_aside" in refused.output) == (1, True)
     assert repair(directory, "--yes").exit_code == 0
-    margins(directory, ("a", "default"))
+    await margins(directory, ("a", "default"))
 
 
 def test_damaged_checkpoints_alone_are_reported_and_need_no_repair(directory: Path) -> None:
@@ -307,7 +287,7 @@ def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_cut_that_is_interrupted_before_the_witness_is_moved_is_no_loss(
+async def test_a_cut_that_is_interrupted_before_the_witness_is_moved_is_no_loss(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil_file(directory)
@@ -315,7 +295,7 @@ def test_a_cut_that_is_interrupted_before_the_witness_is_moved_is_no_loss(
         patch.setattr(RepairStore, "renew_witness", interrupted_after_opening(RepairStore.renew_witness))
         assert repair(directory, "--yes").exit_code == 130
     assert repair(directory).exit_code == 0
-    margins(directory, MODELS)
+    await margins(directory, MODELS)
     assert verify(directory).exit_code == 0
 
 
@@ -331,7 +311,7 @@ def interrupted_after_opening(renew: Callable[[RepairStore], None]) -> Callable[
     return once
 
 
-def test_missing_events_are_reported_and_accepted_first(directory: Path) -> None:
+async def test_missing_events_are_reported_and_accepted_first(directory: Path) -> None:
     number = damaging.number_of(directory, "b")
     last = damaging.firsts(directory, "b")[-1]
     chain = damaging._rows(directory, "SELECT chain FROM log WHERE key < ? ORDER BY key DESC LIMIT 1", number << 44 | last)[0][0]
@@ -346,4 +326,4 @@ def test_missing_events_are_reported_and_accepted_first(directory: Path) -> None
     assert "a: cut" in done.stdout
     assert [document["action"] for document in repairs(directory, "b")] == ["accept_loss"]
     assert verify(directory).exit_code == 0
-    margins(directory, MODELS)
+    await margins(directory, MODELS)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from riata.run.state.config import ModelConfig, config_payload, read_config
+from riata.store.payload import decode_batch
 from riata.store.store import Append, Appended, Store
 from riata.wire.batch import Batch
 
@@ -53,3 +54,13 @@ def create_model(store: Store, name: str = "m", config: ModelConfig = CONFIG) ->
 
 def log_batch(store: Store, batch: Batch, name: str = "m") -> Appended:
     return store.append([Append(name, "observe", 0, batch)])[0]
+
+
+def logged(store: Store, model: str = "m") -> list[Batch]:
+    """The observe records of a log."""
+    return [decode_batch(record.payload) for record in store.read(model, 0, 2**30) if record.kind == "observe"]
+
+
+def labels(store: Store, model: str = "m") -> list[float]:
+    """The labels of all events in a log, in the order of the log."""
+    return [label for batch in logged(store, model) for label in batch.label.tolist()]

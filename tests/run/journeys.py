@@ -26,7 +26,7 @@ from riata.run.state.config import read_config
 from riata.run.state.config_changes import may_change
 from riata.run.state.replay import replay
 from riata.store.sqlite.store import open_sqlite, read_sqlite
-from tests.run.node import Node, replayed
+from tests.run.node import Node, started
 from tests.settings import engine_settings, retention, sqlite_settings
 
 SKETCH: Final[dict[str, Any]] = {"kind": "taylor_sketch", "gamma": 0.3, "block": 9, "warm_up": 20}
@@ -116,10 +116,7 @@ class Journey:
         """One process: start, compare the served model with the expected one, run some steps, be killed. Returns the directory
         that is left.
         """
-        node = service_on(directory)
-        await node.service.start()
-        await replayed(node.engine)
-        try:
+        async with started(service_on(directory)) as node:
             assert {name: self._served(node, name) for name in before} == before
             if not before:
                 await node.admin.put_model(self.model, document_of(self.learner, self.labels))
@@ -129,15 +126,12 @@ class Journey:
                 await self._learn_and_save(node, rng)
             if not steps:
                 await self._learn_and_save(node, rng)
-            assert not node.fatal, node.fatal
             assert node.engine.context.tally.checkpoints_failed == node.engine.context.tally.generations_corrupt == 0
             served = {name: self._served(node, name) for name in node.engine.served_models}
             left = self._new_directory()
             await node.engine.call(lambda _store: _copy(directory, left))
             self.told.append("killed")
             return left, served
-        finally:
-            await node.service.stop()
 
     async def _go(self, node: Node, step: str, rng: random.Random) -> None:
         self.told.append(step)

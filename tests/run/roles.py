@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,15 +106,6 @@ async def running(store: SharedMemoryStore, role: Role, copies: Path | None = No
         yield process
     finally:
         await process.service.stop()
-
-
-def run(work: Callable[[], Awaitable[None]]) -> None:
-    """Run a test that is a coroutine."""
-
-    async def whole() -> None:
-        await work()
-
-    asyncio.run(whole())
 
 
 async def with_model(process: Process, document: dict[str, Any] = SMALL) -> None:

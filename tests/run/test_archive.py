@@ -27,7 +27,7 @@ from riata.store.segment import Segment, Segments
 from riata.store.store import Append, Owner, Store
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, here
-from tests.run.node import Node, events, run_with
+from tests.run.node import Node, events, serving
 from tests.run.test_segment_building import ORIGIN, content, held, learn
 from tests.settings import archive_settings, retention
 
@@ -313,10 +313,9 @@ def test_a_damaged_segment_is_not_merged(tmp_path: Path) -> None:
     assert len(world.segments()) == 8
 
 
-def test_a_service_archives_warns_and_deletes_the_archive_of_a_model_that_is_dropped(tmp_path: Path) -> None:
+async def test_a_service_archives_warns_and_deletes_the_archive_of_a_model_that_is_dropped(tmp_path: Path) -> None:
     settings = archive_settings(tmp_path / "segments", 2**40, 0, bytes_per_s=FAST)
-
-    async def work(node: Node) -> None:
+    async with serving(MemoryStore(), archive=settings) as node:
         loop = asyncio.get_running_loop()
         await node.observe(events(200))
         assert node.engine.learning is not None
@@ -339,15 +338,10 @@ def test_a_service_archives_warns_and_deletes_the_archive_of_a_model_that_is_dro
         await loop.run_in_executor(None, kept.step)
         assert not (tmp_path / "segments" / "gone").exists()
 
-    run_with(MemoryStore(), work, archive=settings)
 
-
-def test_a_service_without_an_archive_has_no_thread_for_it() -> None:
-    async def work(node: Node) -> None:
-        assert node.engine.context.archive is None
-        await node.observe(events(20))
-
-    run_with(MemoryStore(), work)
+async def test_a_service_without_an_archive_has_no_thread_for_it(node: Node) -> None:
+    assert node.engine.context.archive is None
+    await node.observe(events(20))
 
 
 def test_the_setting_asks_for_the_embedded_store(tmp_path: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gzip
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from riata.store import layout
 from riata.store.sqlite.store import read_sqlite
 from tests.doubles.memory_store import MemoryStore
 from tests.run.journeys import service_on
-from tests.run.node import Node, events, replayed, run_with
+from tests.run.node import Node, events, serving, started
 
 STORED = Path(__file__).parents[1] / "golden" / "carried_curve.db.gz"  # made by `make_carried_curve` beside it
 
@@ -27,65 +25,49 @@ def positions(node: Node, model: str) -> list[tuple[int, int]]:
     return [(point["seq"], point["examples"]) for point in node.service.published(model).history]
 
 
-def test_an_imported_model_learns_on_and_its_checkpoints_are_read_back() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
+async def test_an_imported_model_learns_on_and_its_checkpoints_are_read_back(store: MemoryStore) -> None:
+    async with serving(store) as node:
         await node.observe(events(60))
         await node.admin.import_model("b", await node.admin.export("m"))
         await node.observe(events(50, seed=1), "b")
         assert (await node.admin.snapshot_now("b"))["verified"]
-
-    run_with(store, work)
     store = store.crash()
     report = replay(store, "b")
     assert report.compared
     assert report.equal, report.compared
-
-    async def again(node: Node) -> None:
+    async with serving(store) as node:
         assert node.engine.context.tally.generations_corrupt == 0
         assert node.service.published("b").applied == 52
         await node.admin.restore("b", 1)
 
-    run_with(store, again)
+
+async def test_points_from_another_log_stand_at_the_event_that_brought_them(node: Node) -> None:
+    await node.observe(events(60))
+    assert positions(node, "m") == [(11, 10), (21, 20), (51, 50)]
+    content = await node.admin.export("m")
+    await node.admin.import_model("b", content)
+    assert positions(node, "b") == [(2, 10), (2, 20), (2, 50)]
+    await node.observe(events(50, seed=1), "b")
+    assert positions(node, "b") == [(2, 10), (2, 20), (2, 50), (42, 100)]
+    saved = (await node.admin.snapshot_now("b"))["generation"]
+    await node.observe(events(100, seed=2), "b")
+    await node.admin.restore("b", saved)  # of this log: nothing more is carried
+    assert positions(node, "b") == [(2, 10), (2, 20), (2, 50), (42, 100)]
+    await node.admin.import_model("b", content)
+    assert positions(node, "b") == [(154, 10), (154, 20), (154, 50)]
+    await node.admin.import_model("c", await node.admin.export("b"))
+    assert positions(node, "c") == [(2, 10), (2, 20), (2, 50)]
 
 
-def test_points_from_another_log_stand_at_the_event_that_brought_them() -> None:
-    async def work(node: Node) -> None:
-        await node.observe(events(60))
-        assert positions(node, "m") == [(11, 10), (21, 20), (51, 50)]
-        content = await node.admin.export("m")
-        await node.admin.import_model("b", content)
-        assert positions(node, "b") == [(2, 10), (2, 20), (2, 50)]
-        await node.observe(events(50, seed=1), "b")
-        assert positions(node, "b") == [(2, 10), (2, 20), (2, 50), (42, 100)]
-        saved = (await node.admin.snapshot_now("b"))["generation"]
-        await node.observe(events(100, seed=2), "b")
-        await node.admin.restore("b", saved)  # of this log: nothing more is carried
-        assert positions(node, "b") == [(2, 10), (2, 20), (2, 50), (42, 100)]
-        await node.admin.import_model("b", content)
-        assert positions(node, "b") == [(154, 10), (154, 20), (154, 50)]
-        await node.admin.import_model("c", await node.admin.export("b"))
-        assert positions(node, "c") == [(2, 10), (2, 20), (2, 50)]
-
-    run_with(MemoryStore(), work)
-
-
-def test_the_origin_of_points_survives_a_start() -> None:
-    store = MemoryStore()
+async def test_the_origin_of_points_survives_a_start(store: MemoryStore) -> None:
     before: list[list[tuple[int, int]]] = []
-
-    async def work(node: Node) -> None:
+    async with serving(store) as node:
         await node.observe(events(60))
         await node.admin.import_model("b", await node.admin.export("m"))
         await node.observe(events(50, seed=1), "b")
         before.append(positions(node, "b"))
-
-    async def again(node: Node) -> None:
+    async with serving(store.crash()) as node:
         assert [positions(node, "b")] == before
-
-    run_with(store, work)
-    run_with(store.crash(), again)
 
 
 @pytest.fixture
@@ -95,22 +77,6 @@ def directory(tmp_path: Path) -> Path:
     made.mkdir()
     (made / "riata.db").write_bytes(gzip.decompress(STORED.read_bytes()))
     return made
-
-
-def run_on(directory: Path, work: Callable[[Node], Awaitable[None]]) -> None:
-    """Start a service on a directory, and stop it after `work`."""
-
-    async def whole() -> None:
-        node = service_on(directory)
-        await node.service.start()
-        await replayed(node.engine)
-        try:
-            await work(node)
-            assert not node.fatal
-        finally:
-            await node.service.stop()
-
-    asyncio.run(whole())
 
 
 def test_the_directory_of_an_older_release_holds_curves_out_of_order(directory: Path) -> None:
@@ -131,8 +97,8 @@ def test_checkpoints_that_an_older_release_could_not_read_are_equal_to_a_replay(
     assert "trimmed: snapshot 3 at event 152: equal" in done.output
 
 
-def test_a_service_continues_from_checkpoints_that_an_older_release_could_not_read(directory: Path) -> None:
-    async def work(node: Node) -> None:
+async def test_a_service_continues_from_checkpoints_that_an_older_release_could_not_read(directory: Path) -> None:
+    async with started(service_on(directory)) as node:
         assert node.engine.context.tally.generations_corrupt == 0
         for model, applied in (("whole", 53), ("trimmed", 153)):  # the last event is the upgrade
             assert node.service.published(model).applied == applied
@@ -142,7 +108,5 @@ def test_a_service_continues_from_checkpoints_that_an_older_release_could_not_re
             await node.observe(events(120, seed=9), model)
             assert (await node.admin.snapshot_now(model))["verified"]
             await node.admin.import_model(f"{model}-copy", await node.admin.export(model))
-
-    run_on(directory, work)
     done = CliRunner().invoke(app, ["replay", "--data", str(directory), "--verify"])
     assert done.exit_code == 0, done.output

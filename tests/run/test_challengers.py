@@ -23,7 +23,7 @@ from riata.run.state.model_state import ModelState, unlogged
 from riata.run.state.replay import in_this_thread, replay
 from riata.store.store import Append, Record
 from tests.doubles.memory_store import Faults, MemoryStore
-from tests.run.node import SMALL, Node, events, run_with
+from tests.run.node import SMALL, Node, events, serving
 
 FOLLOWS: dict[str, Any] = {"follow": "m", "learner": {"eta": 0.1}}
 
@@ -40,11 +40,9 @@ def assert_copied(store: MemoryStore, first: int) -> None:
     assert replay(store, "b").equal
 
 
-def test_a_challenger_learns_what_its_leader_is_sent_and_takes_its_place_by_one_event() -> None:
-    store = MemoryStore()
+async def test_a_challenger_learns_what_its_leader_is_sent_and_takes_its_place_by_one_event(store: MemoryStore) -> None:
     began: list[int] = []
-
-    async def work(node: Node) -> None:
+    async with serving(store) as node:
         await node.observe(events(300))
         sending = asyncio.gather(*(node.observe(events(20, seed=seed, first_id=20 * seed)) for seed in range(1, 20)))
         created, config = await node.admin.put_model("b", FOLLOWS)
@@ -68,11 +66,8 @@ def test_a_challenger_learns_what_its_leader_is_sent_and_takes_its_place_by_one_
             await node.service.remember("b", [b""])
         with pytest.raises(Conflict, match="follows m"):
             node.service.observe_soon("b", b"{}", "application/json", None, lambda _observed: None)
-
-    run_with(store, work)
     store = store.crash()
-
-    async def after_a_restart(node: Node) -> None:
+    async with serving(store) as node:
         await node.observe(events(100, seed=100))
         assert node.service.describe("b")["follow"]["detached"] is False
         with pytest.raises(Conflict, match="promote it by force"):
@@ -99,21 +94,15 @@ def test_a_challenger_learns_what_its_leader_is_sent_and_takes_its_place_by_one_
         assert node.service.describe("m")["challengers"] == []
         await node.admin.drop_model("m")
 
-    run_with(store, after_a_restart)
 
-
-def test_the_difference_is_that_of_the_losses_event_by_event() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
+async def test_the_difference_is_that_of_the_losses_event_by_event(store: MemoryStore) -> None:
+    found: list[dict[str, Any]] = []
+    async with serving(store) as node:
         await node.admin.put_model("b", {"follow": "m", "learner": {"eta": 0.001}})
         for seed in range(8):
             await node.observe(events(200, seed=seed))
         await node.engine.led("this test").settle()
         found.append(node.service.describe("m")["challengers"][0])
-
-    found: list[dict[str, Any]] = []
-    run_with(store, work)
     store, losses = store.crash(), []
     for model in ("m", "b"):
         state = ModelState(model, store.head(model).lineage)
@@ -130,10 +119,8 @@ def test_the_difference_is_that_of_the_losses_event_by_event() -> None:
     assert found[0]["interval"][0] > 0.0  # steps this small cost something
 
 
-def test_a_challenger_may_learn_the_log_of_its_leader_first() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
+async def test_a_challenger_may_learn_the_log_of_its_leader_first(store: MemoryStore) -> None:
+    async with serving(store) as node:
         for seed in range(6):
             await node.observe(events(600, seed=seed))
         sending = asyncio.gather(*(node.observe(events(20, seed=seed)) for seed in range(10, 40)))
@@ -165,8 +152,6 @@ def test_a_challenger_may_learn_the_log_of_its_leader_first() -> None:
         slot = int(b.model.weights.slot[0])
         assert node.service.names("b").in_slot(slot, 12)
         assert (await node.admin.promote("m", "b", True))["promoted"]
-
-    run_with(store, work)
     store = store.crash()
     config = replay(store, "b").state.config
     once = ModelState("once", store.head("m").lineage)  # learns what was sent, in the order of the log, under the settings of b
@@ -180,98 +165,82 @@ def test_a_challenger_may_learn_the_log_of_its_leader_first() -> None:
             assert report.state.learner.freeze()[name].tobytes() == array.tobytes(), (model, name)
 
 
-def test_a_backfill_is_for_the_log_that_it_has_learnt() -> None:
-    async def work(node: Node) -> None:
-        with pytest.raises(BadInput, match="backfill: expected true or false"):
-            await node.admin.put_model("b", {**FOLLOWS, "backfill": 1})
-        await node.admin.put_model("b", {**FOLLOWS, "backfill": True})  # there is nothing to be learnt
-        assert node.service.describe("b")["follow"]["events"] == 0
-        await node.observe(events(300))
-        config, call = node.engine.published("m").config, node.engine.context.log_thread.call
-        learnt = await aside(learn_past, call, "m", config, config, lambda _share: None)
-        assert learnt is not None
-        assert [one.kind for one in await node.engine.call(lambda s: at_the_seam(s, learnt, "c", 0))] == ["restore"]
-        await node.observe(events(5, seed=1))
-        assert [one.kind for one in await node.engine.call(lambda s: at_the_seam(s, learnt, "c", 0))] == ["restore", "observe"]
-        await node.admin.change("m", {"publish_every_ms": 3})
-        with pytest.raises(Busy, match="kind config; try again"):
-            await node.engine.call(lambda s: at_the_seam(s, learnt, "c", 0))
-
-    run_with(MemoryStore(), work)
+async def test_a_backfill_is_for_the_log_that_it_has_learnt(node: Node) -> None:
+    with pytest.raises(BadInput, match="backfill: expected true or false"):
+        await node.admin.put_model("b", {**FOLLOWS, "backfill": 1})
+    await node.admin.put_model("b", {**FOLLOWS, "backfill": True})  # there is nothing to be learnt
+    assert node.service.describe("b")["follow"]["events"] == 0
+    await node.observe(events(300))
+    config, call = node.engine.published("m").config, node.engine.context.log_thread.call
+    learnt = await aside(learn_past, call, "m", config, config, lambda _share: None)
+    assert learnt is not None
+    assert [one.kind for one in await node.engine.call(lambda s: at_the_seam(s, learnt, "c", 0))] == ["restore"]
+    await node.observe(events(5, seed=1))
+    assert [one.kind for one in await node.engine.call(lambda s: at_the_seam(s, learnt, "c", 0))] == ["restore", "observe"]
+    await node.admin.change("m", {"publish_every_ms": 3})
+    with pytest.raises(Busy, match="kind config; try again"):
+        await node.engine.call(lambda s: at_the_seam(s, learnt, "c", 0))
 
 
-def test_a_store_that_dies_has_a_record_and_its_copy_or_neither() -> None:
+async def test_a_store_that_dies_has_a_record_and_its_copy_or_neither() -> None:
     for fault in ("appends_lost", "appends_written"):
         store = MemoryStore(faults=Faults())
-
-        async def work(node: Node, fault: str = fault) -> None:
+        async with serving(store) as node:
             await node.admin.put_model("b", FOLLOWS)
             await node.observe(events(50))
             setattr(node.store.faults, fault, 1)
             with pytest.raises(Unavailable):
                 await node.observe(events(50, seed=1))
-
-        run_with(store, work)
+            node.fatal.clear()
         store = store.crash()
-
-        async def again(node: Node) -> None:
+        async with serving(store) as node:
             await node.observe(events(50, seed=2))
-
-        run_with(store, again)
         store = store.crash()
         assert len(rows_of(store, "b")) == (2 if fault == "appends_lost" else 3)
         assert_copied(store, 2)
 
 
-def test_what_cannot_follow_says_why() -> None:
-    async def work(node: Node) -> None:
-        async def refused(kind: type[RiataError], said: str, model: str, **document: Any) -> None:
-            with pytest.raises(kind, match=said):
-                await node.admin.put_model(model, document)
+async def test_what_cannot_follow_says_why(node: Node) -> None:
+    async def refused(kind: type[RiataError], said: str, model: str, **document: Any) -> None:
+        with pytest.raises(kind, match=said):
+            await node.admin.put_model(model, document)
 
-        await node.observe(events(10))
-        await refused(NotFound, "no model named 'nobody'", "b", follow="nobody")
-        await refused(BadInput, "expected the name of a model", "b", follow=3)
-        await refused(Conflict, "does not follow itself", "m", follow="m")
-        await refused(Conflict, "default model follows none", "default", follow="m")
-        await refused(Conflict, r"encoder\.bits: rows are stored as model m encoded them", "b", follow="m", encoder={"bits": 13})
-        await refused(BadInput, "learner.etta", "b", follow="m", learner={"etta": 1.0})
-        await node.admin.put_model("other", {"encoder": {"bits": 12}})
-        await node.observe(events(10), "other")
-        await refused(Conflict, "has another history", "other", follow="m")
-        await node.admin.put_model("b", FOLLOWS)
-        assert await node.admin.put_model("b", {"follow": "m", "publish_every_ms": 7}) == (
-            False,
-            node.engine.published("b").config,
-        )
-        assert node.engine.published("b").config.publish_every_ms == 7
-        await refused(Conflict, "follow m", "c", follow="b")
-        await node.admin.put_model("squared", {"encoder": {"bits": 12}, "learner": {"loss": "squared"}})
-        await refused(Conflict, "losses are of different kinds", "squared", follow="m")
-        for name in ("c", "d", "e"):
-            await node.admin.put_model(name, {"follow": "m"})
-        await refused(Conflict, "4 challengers, the maximum", "f", follow="m")
-        with pytest.raises(Conflict, match="its challengers: b, c, d, e"):
-            await node.admin.promote("m", "other", True)
-
-    run_with(MemoryStore(), work)
+    await node.observe(events(10))
+    await refused(NotFound, "no model named 'nobody'", "b", follow="nobody")
+    await refused(BadInput, "expected the name of a model", "b", follow=3)
+    await refused(Conflict, "does not follow itself", "m", follow="m")
+    await refused(Conflict, "default model follows none", "default", follow="m")
+    await refused(Conflict, r"encoder\.bits: rows are stored as model m encoded them", "b", follow="m", encoder={"bits": 13})
+    await refused(BadInput, "learner.etta", "b", follow="m", learner={"etta": 1.0})
+    await node.admin.put_model("other", {"encoder": {"bits": 12}})
+    await node.observe(events(10), "other")
+    await refused(Conflict, "has another history", "other", follow="m")
+    await node.admin.put_model("b", FOLLOWS)
+    assert await node.admin.put_model("b", {"follow": "m", "publish_every_ms": 7}) == (
+        False,
+        node.engine.published("b").config,
+    )
+    assert node.engine.published("b").config.publish_every_ms == 7
+    await refused(Conflict, "follow m", "c", follow="b")
+    await node.admin.put_model("squared", {"encoder": {"bits": 12}, "learner": {"loss": "squared"}})
+    await refused(Conflict, "losses are of different kinds", "squared", follow="m")
+    for name in ("c", "d", "e"):
+        await node.admin.put_model(name, {"follow": "m"})
+    await refused(Conflict, "4 challengers, the maximum", "f", follow="m")
+    with pytest.raises(Conflict, match="its challengers: b, c, d, e"):
+        await node.admin.promote("m", "other", True)
 
 
-def test_a_challenger_that_lacks_events_is_not_promoted_and_detached_at_the_next_start() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
+async def test_a_challenger_that_lacks_events_is_not_promoted_and_detached_at_the_next_start(store: MemoryStore) -> None:
+    async with serving(store) as node:
         await node.admin.put_model("b", FOLLOWS)
         await node.observe(events(50))
         node.engine.context.log_thread.followers.clear()  # as if events had not been copied
         await node.observe(events(50, seed=1))
         with pytest.raises(Conflict, match="has not learnt the same events"):
             await node.admin.promote("m", "b", True)
-
-    run_with(store, work)
     store = store.crash()
-
-    async def after_a_restart(node: Node) -> None:
+    async with serving(store) as node:
         await node.observe(events(10, seed=2))
         assert node.service.describe("m")["challengers"] == []
         assert node.service.describe("b")["follow"] == {"model": "m", "events": 50, "lag_events": 0, "detached": True}
@@ -282,29 +251,25 @@ def test_a_challenger_that_lacks_events_is_not_promoted_and_detached_at_the_next
         await node.admin.put_model("b", SMALL)
         await node.observe(events(10, seed=3))
         assert node.engine.published("b").applied == 1  # another model of this name gets nothing
-
-    run_with(store, after_a_restart)
     assert replay(store.crash(), "m").equal
 
 
-def test_a_model_whose_leader_does_not_name_it_yet_joins_when_the_request_comes_again() -> None:
+async def test_a_model_whose_leader_does_not_name_it_yet_joins_when_the_request_comes_again(
+    node: Node, store: MemoryStore
+) -> None:
     """Version 0.2.0 logged the two events one after the other, and may have been killed between them."""
-    store = MemoryStore()
 
-    async def work(node: Node) -> None:
-        await node.observe(events(50))
-        await node.admin.put_model("b", SMALL)
-        follows = Change(node.engine.published("b").config, follow="m").payload()
-        await append_and_serve(node.engine, Append("b", "config", 0, payload=follows))
-        assert node.service.describe("b")["follow"]["detached"] is True
-        before = store.head("b").seq
-        await node.admin.put_model("b", {"follow": "m"})
-        assert (store.head("b").seq, node.service.describe("b")["follow"]["detached"]) == (before, False)
-        began = store.head("m").seq
-        await node.observe(events(50, seed=1))
-        assert_copied(store, began)
-
-    run_with(store, work)
+    await node.observe(events(50))
+    await node.admin.put_model("b", SMALL)
+    follows = Change(node.engine.published("b").config, follow="m").payload()
+    await append_and_serve(node.engine, Append("b", "config", 0, payload=follows))
+    assert node.service.describe("b")["follow"]["detached"] is True
+    before = store.head("b").seq
+    await node.admin.put_model("b", {"follow": "m"})
+    assert (store.head("b").seq, node.service.describe("b")["follow"]["detached"]) == (before, False)
+    began = store.head("m").seq
+    await node.observe(events(50, seed=1))
+    assert_copied(store, began)
 
 
 def test_losses_of_another_kind_and_of_refused_events_do_not_count() -> None:

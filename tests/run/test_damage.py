@@ -9,6 +9,7 @@ import os
 import shutil
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,8 @@ from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Record
 from tests import damaging
 from tests.doubles.shared_memory_store import SharedMemoryStore
-from tests.run.node import SMALL, Node, events, replayed
-from tests.run.roles import run, running, until, with_model
+from tests.run.node import SMALL, Node, events, started
+from tests.run.roles import running, until, with_model
 from tests.settings import engine_settings, retention, sqlite_settings
 
 SETTINGS = sqlite_settings(long_bytes=4096)
@@ -42,35 +43,20 @@ BATCHES, ROWS = 6, 20
 LONG_ROWS = 600  # whose payload lies in a file
 
 
-def serve(directory: Path, work: Callable[[Node], Awaitable[None]], **settings: Any) -> None:
-    """Run a service on `directory` for as long as `work` takes."""
-
-    async def whole() -> None:
-        fatal: list[str] = []
-        reported = engine_settings(durability="fsync", **settings)
-        engine = AloneEngine(lambda: open_sqlite(directory, SETTINGS), reported, SystemClock(), os.urandom, fatal.append)
-        node = Node(engine, Service(engine), Admin(engine), None, fatal)  # type: ignore[arg-type]
-        await node.service.start()
-        await replayed(node.engine)
-        try:
-            await work(node)
-        finally:
-            await node.service.stop()
-        assert fatal == []
-
-    asyncio.run(whole())
+def serve(directory: Path, **settings: Any) -> AbstractAsyncContextManager[Node]:
+    """A service on `directory`."""
+    fatal: list[str] = []
+    reported = engine_settings(durability="fsync", **settings)
+    engine = AloneEngine(lambda: open_sqlite(directory, SETTINGS), reported, SystemClock(), os.urandom, fatal.append)
+    return started(Node(engine, Service(engine), Admin(engine), None, fatal))  # type: ignore[arg-type]
 
 
 async def observe(node: Node, model: str, rows: int = ROWS, seed: int = 0) -> None:
     await node.observe(events(rows, seed), model)
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three models, each with a checkpoint in the middle of its log and not at the end, left by a killed process."""
-    data = tmp_path_factory.mktemp("built") / "data"
-
-    async def work(node: Node) -> None:
+async def fill(data: Path) -> None:
+    async with serve(data) as node:
         for name in MODELS[:2]:
             await node.admin.put_model(name, {**SMALL, "checkpoint_every_s": 3600})
         await node.admin.change("default", {"publish_every_ms": 1, "checkpoint_every_s": 3600})
@@ -82,7 +68,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     await node.admin.snapshot_now(name)
         await observe(node, "a", LONG_ROWS)
 
-    serve(data, work)
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three models, each with a checkpoint in the middle of its log and not at the end, left by a killed process."""
+    data = tmp_path_factory.mktemp("built") / "data"
+    asyncio.run(fill(data))
     for name in MODELS:  # what a stop saves
         number = damaging.number_of(data, name)
         for table in ("generations", "chunks"):
@@ -96,11 +87,9 @@ def directory(built: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(built, tmp_path / "data"))
 
 
-def looked_at(directory: Path, model: str = "a") -> Health:
+async def looked_at(directory: Path, model: str = "a") -> Health:
     """Serve: every request for `model` is refused with its name; the others are served and learn. Returns the health report."""
-    seen: list[Health] = []
-
-    async def work(node: Node) -> None:
+    async with serve(directory) as node:
         service, admin = node.service, node.admin
         for other in MODELS:
             if other != model:
@@ -133,10 +122,7 @@ def looked_at(directory: Path, model: str = "a") -> Health:
         assert list(health.damaged) == [model]
         assert health.damaged[model] in health.warnings
         assert model not in health.models
-        seen.append(health)
-
-    serve(directory, work)
-    return seen[0]
+    return health
 
 
 def short(directory: Path, behind: bool) -> int:
@@ -179,31 +165,29 @@ def spoil_kind(directory: Path, behind: bool = False) -> int:
 
 
 @pytest.mark.parametrize("spoil", [spoil_row, spoil_file, cut_file, spoil_kind])
-def test_a_damaged_record_affects_one_model(spoil: Callable[[Path], int], directory: Path) -> None:
+async def test_a_damaged_record_affects_one_model(spoil: Callable[[Path], int], directory: Path) -> None:
     event = spoil(directory)
-    health = looked_at(directory)
+    health = await looked_at(directory)
     assert f"is damaged at event {event}:" in health.damaged["a"]
-    assert health.damaged == looked_at(directory).damaged  # a second start finds the same
+    assert health.damaged == (await looked_at(directory)).damaged  # a second start finds the same
 
 
-def test_checkpoints_none_of_which_verifies_damage_one_model_if_the_log_is_trimmed(directory: Path) -> None:
-    async def work(node: Node) -> None:
+async def test_checkpoints_none_of_which_verifies_damage_one_model_if_the_log_is_trimmed(directory: Path) -> None:
+    async with serve(directory, retention=retention(events=0)) as node:
         for _ in range(3):
             await observe(node, "a")
             await node.engine.save("a")
-
-    serve(directory, work, retention=retention(events=0))
     assert damaging.firsts(directory, "a")[:1] != [1]
     damaging.flip_generations(directory, "a")
-    assert "every retained snapshot failed verification" in looked_at(directory).damaged["a"]
+    assert "every retained snapshot failed verification" in (await looked_at(directory)).damaged["a"]
 
 
-def test_a_damaged_default_model_is_not_created_again(directory: Path) -> None:
+async def test_a_damaged_default_model_is_not_created_again(directory: Path) -> None:
     damaging.flip_payload(directory, "default", damaging.firsts(directory, "default")[BATCHES - 1])
-    looked_at(directory, "default")
+    await looked_at(directory, "default")
 
 
-def test_a_record_of_a_newer_program_is_no_damage_and_nothing_starts(directory: Path) -> None:
+async def test_a_record_of_a_newer_program_is_no_damage_and_nothing_starts(directory: Path) -> None:
     event = damaging.firsts(directory, "a")[BATCHES - 1]
     key = damaging.number_of(directory, "a") << damaging.SEQ_BITS | event
     count, stamp, payload = damaging._rows(directory, "SELECT count, accepted_ms, payload FROM log WHERE key = ?", key)[0]
@@ -213,35 +197,31 @@ def test_a_record_of_a_newer_program_is_no_damage_and_nothing_starts(directory: 
     digest = coded_digest(17, count, stamp, payload)
     damaging.change(directory, "UPDATE log SET kind = 17, digest = ? WHERE key = ?", digest, key)
     with pytest.raises(Corrupt, match="not known") as error:
-        serve(directory, lambda _house: asyncio.sleep(0))
+        async with serve(directory):
+            pass
     assert error.value.code == "newer_format"
 
 
-def test_damaged_names_affect_only_names(directory: Path) -> None:
+async def test_damaged_names_affect_only_names(directory: Path) -> None:
     damaging.change(directory, "UPDATE names SET digest = zeroblob(16)")
-
-    async def work(node: Node) -> None:
+    async with serve(directory) as node:
         for name in MODELS:
             await observe(node, name, seed=7)
             assert node.service.published(name).model.weights.non_zeros
 
-    serve(directory, work)
-
 
 @pytest.mark.parametrize("model", ["a", "default"])
-def test_a_damaged_model_may_be_dropped(model: str, directory: Path) -> None:
+async def test_a_damaged_model_may_be_dropped(model: str, directory: Path) -> None:
     damaging.flip_payload(directory, model, damaging.firsts(directory, model)[BATCHES - 1])
-
-    async def work(node: Node) -> None:
+    async with serve(directory) as node:
         await node.admin.drop_model(model)
         assert node.service.health().damaged == {}
         if model != "default":
             await node.admin.put_model(model, SMALL)
         await observe(node, model)
         assert node.service.published(model).applied == ROWS + 1
-
-    serve(directory, work)
-    serve(directory, lambda node: observe(node, model))
+    async with serve(directory) as node:
+        await observe(node, model)
 
 
 def scrubbed(node: Node) -> LogScrub:
@@ -251,16 +231,15 @@ def scrubbed(node: Node) -> LogScrub:
 
 
 @pytest.mark.parametrize("spoil", [spoil_row, spoil_file, spoil_kind])
-def test_damage_after_the_newest_checkpoint_is_found_by_the_running_service(
+async def test_damage_after_the_newest_checkpoint_is_found_by_the_running_service(
     spoil: Callable[[Path, bool], int], directory: Path
 ) -> None:
-    found_while_running(directory, spoil(directory, True))
+    await found_while_running(directory, spoil(directory, True))
 
 
-def found_while_running(directory: Path, event: int) -> None:
+async def found_while_running(directory: Path, event: int) -> None:
     """The scrub finds damage in the log of `a` at `event`, which is after its checkpoint; no model is affected."""
-
-    async def work(node: Node) -> None:
+    async with serve(directory, scrub_bytes_per_s=2**30) as node:
         scrub = scrubbed(node)
         generations = len(await node.admin.snapshots("a"))
         assert await scrub.scrub() == ["a"]
@@ -275,29 +254,22 @@ def found_while_running(directory: Path, event: int) -> None:
         assert len(await node.admin.snapshots("a")) >= min(3, generations + 1)
         await observe(node, "a", seed=5)  # it serves and learns on
         assert await scrub.scrub() == []  # and is told once
-
-    async def again(node: Node) -> None:
+    async with serve(directory) as node:
         assert node.service.health().damaged == {}
         await observe(node, "a", seed=6)
 
-    serve(directory, work, scrub_bytes_per_s=2**30)
-    serve(directory, again)
 
-
-def test_a_log_without_damage_is_read_and_nothing_is_reported(directory: Path) -> None:
-    async def work(node: Node) -> None:
+async def test_a_log_without_damage_is_read_and_nothing_is_reported(directory: Path) -> None:
+    async with serve(directory, scrub_bytes_per_s=2**30) as node:
         assert await scrubbed(node).scrub() == []
         assert node.engine.tally.log_scrubbed_bytes > 10_000
         assert node.service.health().log_damaged == {}
         assert not [warning for warning in node.service.health().warnings if "damaged" in warning]
 
-    serve(directory, work, scrub_bytes_per_s=2**30)
 
-
-def test_damage_that_is_trimmed_is_no_longer_reported(directory: Path) -> None:
+async def test_damage_that_is_trimmed_is_no_longer_reported(directory: Path) -> None:
     spoil_file(directory, behind=True)
-
-    async def work(node: Node) -> None:
+    async with serve(directory, retention=retention(events=0), scrub_bytes_per_s=2**30) as node:
         scrub = scrubbed(node)
         assert await scrub.scrub() == ["a"]
         for _ in range(3):
@@ -306,11 +278,9 @@ def test_damage_that_is_trimmed_is_no_longer_reported(directory: Path) -> None:
         assert await scrub.scrub() == []
         assert node.service.health().log_damaged == {}
 
-    serve(directory, work, retention=retention(events=0), scrub_bytes_per_s=2**30)
 
-
-def test_the_log_is_read_at_a_bounded_pace_and_after_waiting_requests(directory: Path) -> None:
-    async def work(node: Node) -> None:
+async def test_the_log_is_read_at_a_bounded_pace_and_after_waiting_requests(directory: Path) -> None:
+    async with serve(directory, scrub_bytes_per_s=10_000) as node:
         waits: list[float] = []
         sleep = asyncio.sleep
 
@@ -325,20 +295,15 @@ def test_the_log_is_read_at_a_bounded_pace_and_after_waiting_requests(directory:
         assert read > 0
         assert sum(waits) >= read / node.engine.settings.scrub_bytes_per_s
 
-    serve(directory, work, scrub_bytes_per_s=10_000)
 
-
-def test_a_service_scrubs_by_itself(directory: Path) -> None:
+async def test_a_service_scrubs_by_itself(directory: Path) -> None:
     damaging.flip_payload(directory, "b", damaging.firsts(directory, "b")[2])
-
-    async def work(node: Node) -> None:
+    async with serve(directory, scrub_every_s=0.05, scrub_bytes_per_s=2**30) as node:
         for _ in range(600):
             if node.service.health().log_damaged:
                 break
             await asyncio.sleep(0.1)
         assert list(node.service.health().log_damaged) == ["b"]
-
-    serve(directory, work, scrub_every_s=0.05, scrub_bytes_per_s=2**30)
 
 
 def raise_for_all(_error: Corrupt) -> bool:
@@ -364,13 +329,13 @@ async def say_nothing_and_save_nothing(self: LogScrub, damage: Damage) -> None:
         (Catalogue, "set_damaged", lambda *_: None),
     ],
 )
-def test_a_start_without_its_safeguards_is_noticed(
+async def test_a_start_without_its_safeguards_is_noticed(
     owner: Any, name: str, instead: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil_row(directory)
     monkeypatch.setattr(owner, name, instead)
     with pytest.raises((AssertionError, RiataError, pytest.fail.Exception, KeyError)):
-        looked_at(directory)
+        await looked_at(directory)
 
 
 @pytest.mark.parametrize(
@@ -380,54 +345,48 @@ def test_a_start_without_its_safeguards_is_noticed(
         (LogScrub, "_deal_with", say_nothing_and_save_nothing),
     ],
 )
-def test_a_scrub_without_its_safeguards_is_noticed(
+async def test_a_scrub_without_its_safeguards_is_noticed(
     owner: Any, name: str, instead: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event = spoil_file(directory, True)
     monkeypatch.setattr(owner, name, instead)
     with pytest.raises(AssertionError):
-        found_while_running(directory, event)
+        await found_while_running(directory, event)
 
 
-def test_a_web_and_a_writer_refuse_a_damaged_model_of_a_shared_store_and_the_others_continue() -> None:
+async def test_a_web_and_a_writer_refuse_a_damaged_model_of_a_shared_store_and_the_others_continue() -> None:
     store = SharedMemoryStore()
-
-    async def before() -> None:
-        async with running(store, "writer") as writer, running(store, "web") as web:
-            await with_model(web)
-            await until(lambda: writer.has() and web.has("default"))
-            await web.observe(events(20))
-            await writer.admin.snapshot_now("m")
-            await web.observe(events(20))
-            await web.observe(events(20), "default")
 
     def spoil() -> None:
         entry = store._kept.models["m"]
         entry.log[-1] = replace(entry.log[-1], payload=entry.log[-1].payload[:-1] + b"\xff")
         del entry.generations[:-1]  # what the stop has saved
 
-    async def after() -> None:
-        async with running(store, "writer") as writer, running(store, "web") as web:
-            await until(lambda: web.has("default") and writer.engine.leads)
-            for process in (writer, web):
-                await until(lambda process=process: "m" in process.service.health().damaged)  # type: ignore[misc]
-                with pytest.raises(ModelDamaged):
-                    process.service.published("m")
-                with pytest.raises(ModelDamaged):
-                    process.parse(events(1))
-            assert (await web.observe(events(5), "default")).applied
-            await writer.admin.drop_model("m")
-            await until(lambda: not web.service.health().damaged)
-            await with_model(web)
-            assert (await web.observe(events(5))).applied
-        assert (writer.fatal, writer.lost, web.fatal, web.lost) == ([], [], [], [])
-
-    run(before)
+    async with running(store, "writer") as writer, running(store, "web") as web:
+        await with_model(web)
+        await until(lambda: writer.has() and web.has("default"))
+        await web.observe(events(20))
+        await writer.admin.snapshot_now("m")
+        await web.observe(events(20))
+        await web.observe(events(20), "default")
     spoil()
-    run(after)
+    async with running(store, "writer") as writer, running(store, "web") as web:
+        await until(lambda: web.has("default") and writer.engine.leads)
+        for process in (writer, web):
+            await until(lambda process=process: "m" in process.service.health().damaged)  # type: ignore[misc]
+            with pytest.raises(ModelDamaged):
+                process.service.published("m")
+            with pytest.raises(ModelDamaged):
+                process.parse(events(1))
+        assert (await web.observe(events(5), "default")).applied
+        await writer.admin.drop_model("m")
+        await until(lambda: not web.service.health().damaged)
+        await with_model(web)
+        assert (await web.observe(events(5))).applied
+    assert (writer.fatal, writer.lost, web.fatal, web.lost) == ([], [], [], [])
 
 
-def test_a_writer_that_meets_a_damaged_record_gives_up_that_model_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_writer_that_meets_a_damaged_record_gives_up_that_model_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     store, rots = SharedMemoryStore(), threading.Event()
     read, await_log = SharedMemoryStore.read, SharedMemoryStore.await_log
 
@@ -444,21 +403,17 @@ def test_a_writer_that_meets_a_damaged_record_gives_up_that_model_alone(monkeypa
 
     monkeypatch.setattr(SharedMemoryStore, "read", rotten)
     monkeypatch.setattr(SharedMemoryStore, "await_log", awaited)
-
-    async def work() -> None:
-        async with running(store, "writer") as writer, running(store, "web") as web:
-            await with_model(web)
-            await until(lambda: writer.has() and web.has("default"))
-            rots.set()
-            await web.observe(events(3), wait_applied=False)
-            await until(lambda: "m" in writer.service.health().damaged and "m" in web.service.health().damaged)
-            rots.clear()
-            for process in (writer, web):
-                assert "at event 2" in process.service.health().damaged["m"]
-                with pytest.raises(ModelDamaged):
-                    process.service.published("m")
-            assert (await web.observe(events(5), "default")).applied
-            assert writer.service.health().sharing.leads
-        assert (writer.fatal, writer.lost) == ([], [])
-
-    run(work)
+    async with running(store, "writer") as writer, running(store, "web") as web:
+        await with_model(web)
+        await until(lambda: writer.has() and web.has("default"))
+        rots.set()
+        await web.observe(events(3), wait_applied=False)
+        await until(lambda: "m" in writer.service.health().damaged and "m" in web.service.health().damaged)
+        rots.clear()
+        for process in (writer, web):
+            assert "at event 2" in process.service.health().damaged["m"]
+            with pytest.raises(ModelDamaged):
+                process.service.published("m")
+        assert (await web.observe(events(5), "default")).applied
+        assert writer.service.health().sharing.leads
+    assert (writer.fatal, writer.lost) == ([], [])

@@ -17,7 +17,7 @@ from riata.run.state.replay import replay
 from riata.store import records
 from riata.watch.drift import DriftDetector
 from tests.doubles.memory_store import MemoryStore
-from tests.run.node import SMALL, Node, run_with
+from tests.run.node import SMALL, Node, serving
 
 FORGETS: dict[str, Any] = {**SMALL, "drift": {"action": "forget", "rest_events": 1000}}
 
@@ -39,10 +39,8 @@ async def turned_round(node: Node, seed: int = 0) -> None:
     await node.observe(rows(100, True, 10 * seed + 9))
 
 
-def test_an_alarm_becomes_an_event_and_replay_forgets_where_the_writer_did() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
+async def test_an_alarm_becomes_an_event_and_replay_forgets_where_the_writer_did(store: MemoryStore) -> None:
+    async with serving(store, FORGETS) as node:
         await turned_round(node)
         found = await node.service.changes("m")
         assert [one["kind"] for one in found] == ["drifted", "created"]
@@ -53,42 +51,30 @@ def test_an_alarm_becomes_an_event_and_replay_forgets_where_the_writer_did() -> 
         assert (drift["action"], drift["signals"]["loss"]["alarms"]) == ("forget", 1)
         assert drift["alarms"][0]["seq"] == source["seq"] < found[0]["seq"]
         assert (await node.admin.change("m", {"drift": {"action": "note"}}))[0].drift.action == "note"
-
-    run_with(store, work, FORGETS)
     again = store.crash()
     assert replay(again, "m").equal
-
-    async def reopened(node: Node) -> None:
+    async with serving(again) as node:
         assert [one["kind"] for one in await node.service.changes("m")] == ["configured", "drifted", "created"]
         assert node.service.describe("m")["drift"]["action"] == "note"
 
-    run_with(again, reopened)
 
-
-def test_a_note_changes_nothing_that_is_learnt() -> None:
+async def test_a_note_changes_nothing_that_is_learnt() -> None:
     weights = []
     for drift in ({"action": "note", "rest_events": 1000}, {"action": "off"}):
-
-        async def work(node: Node, drift: dict[str, Any] = drift) -> None:
+        async with serving(MemoryStore(), {**SMALL, "drift": drift}) as node:
             await turned_round(node)
             weights.append(node.service.published("m").model.weights)
             kinds = [one["kind"] for one in await node.service.changes("m")]
             assert kinds == (["created"] if drift["action"] == "off" else ["drifted", "created"])
-
-        run_with(MemoryStore(), work, {**SMALL, "drift": drift})
     np.testing.assert_array_equal(weights[0].beta, weights[1].beta)
     assert weights[0].intercept == weights[1].intercept
 
 
-def drifted() -> ModelState:
+async def drifted() -> ModelState:
     """A state with an open alarm, without a writer that answers it."""
-    store, found = MemoryStore(), []
-
-    async def work(node: Node) -> None:
+    async with serving(MemoryStore(), FORGETS) as node:
         await turned_round(node)
-        found.extend(await node.engine.call(lambda s: s.read("m", 0)))
-
-    run_with(store, work, FORGETS)
+        found = await node.engine.call(lambda s: s.read("m", 0))
     state = ModelState("m", found[0].chain[:16])
     for record in found:
         if record.kind == "config" and record.first > 1:
@@ -97,8 +83,8 @@ def drifted() -> ModelState:
     return state
 
 
-def test_an_answer_is_asked_for_once_and_again_if_it_was_void_or_does_not_come() -> None:
-    state = drifted()
+async def test_an_answer_is_asked_for_once_and_again_if_it_was_void_or_does_not_come() -> None:
+    state = await drifted()
     asked = asks_for(state, None)
     assert asked is not None
     assert asks_for(state, asked) is None

@@ -15,75 +15,57 @@ from riata.run.service import Service
 from riata.store.store import Store
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import Faults, MemoryStore
-from tests.run.node import SMALL, Node, build, events, run_with
+from tests.run.node import SMALL, Node, build, events, serving
 from tests.settings import engine_settings, retention
 
 
-def test_events_are_learnt_and_served() -> None:
-    async def work(node: Node) -> None:
-        observed = await node.observe(events(50))
-        assert (observed.accepted, observed.rejected, observed.applied) == (50, 0, True)
-        published = node.service.published("m")
-        assert published.model.seq == observed.seq == 51
-        assert published.figures["cumulative"]["examples"] == 50
-        assert published.model.weights.non_zeros >= 3
-        assert set(node.service.names("m").slots_with("colour=red", 12))
-
-    run_with(MemoryStore(), work)
+async def test_events_are_learnt_and_served(node: Node) -> None:
+    observed = await node.observe(events(50))
+    assert (observed.accepted, observed.rejected, observed.applied) == (50, 0, True)
+    published = node.service.published("m")
+    assert published.model.seq == observed.seq == 51
+    assert published.figures["cumulative"]["examples"] == 50
+    assert published.model.weights.non_zeros >= 3
+    assert set(node.service.names("m").slots_with("colour=red", 12))
 
 
-def test_a_model_that_has_learnt_nothing_serves_its_prior_at_seq_0() -> None:
-    async def work(node: Node) -> None:
-        assert node.service.published("m").model.seq == 0
-        assert node.service.published("default").model.seq == 0
-
-    run_with(MemoryStore(), work)
+async def test_a_model_that_has_learnt_nothing_serves_its_prior_at_seq_0(node: Node) -> None:
+    assert node.service.published("m").model.seq == 0
+    assert node.service.published("default").model.seq == 0
 
 
-def test_the_same_id_is_counted_once_and_with_other_content_refused() -> None:
-    async def work(node: Node) -> None:
-        first = await node.observe(events(3, first_id=0))
-        again = await node.observe([*events(3, first_id=0), *events(1, seed=5, first_id=7)])
-        assert (again.accepted, again.duplicate, again.seq) == (1, 3, first.seq + 1)
-        changed = {**events(1, first_id=0)[0], "label": 1 - events(1, first_id=0)[0]["label"]}
-        with pytest.raises(RowsRefused) as refused:
-            await node.observe([changed])
-        assert refused.value.code == "nothing_accepted"
-        assert [error.code for error in refused.value.observed.errors] == ["id_reused"]
-        assert node.service.published("m").figures["cumulative"]["examples"] == 4
-
-    run_with(MemoryStore(), work)
+async def test_the_same_id_is_counted_once_and_with_other_content_refused(node: Node) -> None:
+    first = await node.observe(events(3, first_id=0))
+    again = await node.observe([*events(3, first_id=0), *events(1, seed=5, first_id=7)])
+    assert (again.accepted, again.duplicate, again.seq) == (1, 3, first.seq + 1)
+    changed = {**events(1, first_id=0)[0], "label": 1 - events(1, first_id=0)[0]["label"]}
+    with pytest.raises(RowsRefused) as refused:
+        await node.observe([changed])
+    assert refused.value.code == "nothing_accepted"
+    assert [error.code for error in refused.value.observed.errors] == ["id_reused"]
+    assert node.service.published("m").figures["cumulative"]["examples"] == 4
 
 
-def test_bad_rows_do_not_stop_good_ones_unless_atomic() -> None:
-    async def work(node: Node) -> None:
-        rows = [*events(2), {"features": {"size": 1e16}, "label": 1}, *events(1)]
-        observed = await node.observe(rows)
-        assert (observed.accepted, observed.rejected) == (3, 1)
-        assert [(error.index, error.code) for error in observed.errors] == [(2, "out_of_range")]
-        with pytest.raises(RowsRefused) as refused:
-            await node.observe(rows, atomic=True)
-        assert refused.value.code == "atomic_refused"
-        assert node.engine.served_model("m").logged == observed.seq
-
-    run_with(MemoryStore(), work)
+async def test_bad_rows_do_not_stop_good_ones_unless_atomic(node: Node) -> None:
+    rows = [*events(2), {"features": {"size": 1e16}, "label": 1}, *events(1)]
+    observed = await node.observe(rows)
+    assert (observed.accepted, observed.rejected) == (3, 1)
+    assert [(error.index, error.code) for error in observed.errors] == [(2, "out_of_range")]
+    with pytest.raises(RowsRefused) as refused:
+        await node.observe(rows, atomic=True)
+    assert refused.value.code == "atomic_refused"
+    assert node.engine.served_model("m").logged == observed.seq
 
 
-def test_logged_events_are_there_after_a_crash_and_after_a_stop() -> None:
-    store = MemoryStore()
+async def test_logged_events_are_there_after_a_crash_and_after_a_stop(store: MemoryStore) -> None:
     digests: list[str] = []
-
-    async def learn(node: Node) -> None:
+    async with serving(store) as node:
         await node.observe(events(40))
         digests.append((await node.admin.snapshot_now("m"))["state_digest"])
-
-    async def look(node: Node) -> None:
+    async with serving(store.crash()) as node:
         assert node.service.published("m").figures["cumulative"]["examples"] == 40
         digests.append((await node.admin.snapshot_now("m"))["state_digest"])
         assert set(node.service.names("m").slots_with("size", 12))
-
-    run_with(store, learn)
-    run_with(store.crash(), look)
     assert digests[0] == digests[1]
 
 
@@ -94,59 +76,47 @@ def killed_now(store: MemoryStore) -> MemoryStore:
     return found
 
 
-def test_a_start_that_replayed_events_saves_a_checkpoint_at_once() -> None:
+async def test_a_start_that_replayed_events_saves_a_checkpoint_at_once() -> None:
     left: list[MemoryStore] = []
 
     async def saved(node: Node) -> list[int]:
         await asyncio.sleep(0.2)  # for what should not be written
         return [snapshot["seq"] for snapshot in await node.admin.snapshots("m")]
 
-    async def learn(node: Node) -> None:
+    async with serving(MemoryStore(), {**SMALL, "checkpoint_every_s": 3600}) as node:
         left.append(killed_now(node.store))
         await node.observe(events(40))
         assert await saved(node) == []  # the schedule says an hour
         left.append(killed_now(node.store))
-
-    async def look(node: Node) -> None:
+    async with serving(left[0]) as node:
+        assert await saved(node) == []  # a model that has learnt nothing is not worth it
+    async with serving(left[1]) as node:
         while not (found := await saved(node)):
             await asyncio.sleep(0.01)
         assert found == [41]
         left.append(killed_now(node.store))
-
-    async def look_again(node: Node) -> None:
+    async with serving(left[2]) as node:
         assert await saved(node) == [41]  # nothing was replayed
 
-    async def look_at_nothing(node: Node) -> None:
-        assert await saved(node) == []  # a model that has learnt nothing is not worth it
 
-    run_with(MemoryStore(), learn, {**SMALL, "checkpoint_every_s": 3600})
-    run_with(left[0], look_at_nothing)
-    run_with(left[1], look)
-    run_with(left[2], look_again)
-
-
-def test_restore_brings_the_content_back_while_the_log_continues() -> None:
-    async def work(node: Node) -> None:
-        await node.observe(events(20))
-        saved = await node.admin.snapshot_now("m")
-        await node.observe(events(20, seed=1))
-        restored = await node.admin.restore("m", saved["generation"])
-        assert restored["seq"] == 42
-        assert node.service.published("m").figures["cumulative"]["examples"] == 20
-        again = await node.admin.snapshot_now("m")
-        assert (again["state_digest"], again["verified"]) == (saved["state_digest"], True)
-        with pytest.raises(NotFound, match="kept: 3, 2, 1"):
-            await node.admin.restore("m", 99)
-
-    run_with(MemoryStore(), work)
+async def test_restore_brings_the_content_back_while_the_log_continues(node: Node) -> None:
+    await node.observe(events(20))
+    saved = await node.admin.snapshot_now("m")
+    await node.observe(events(20, seed=1))
+    restored = await node.admin.restore("m", saved["generation"])
+    assert restored["seq"] == 42
+    assert node.service.published("m").figures["cumulative"]["examples"] == 20
+    again = await node.admin.snapshot_now("m")
+    assert (again["state_digest"], again["verified"]) == (saved["state_digest"], True)
+    with pytest.raises(NotFound, match="kept: 3, 2, 1"):
+        await node.admin.restore("m", 99)
 
 
-def test_requested_checkpoints_never_push_out_scheduled_ones() -> None:
+async def test_requested_checkpoints_never_push_out_scheduled_ones(store: MemoryStore) -> None:
     """Those that somebody saves, and those of exports, are counted separately."""
     document = {**SMALL, "checkpoint_every_events": 10}
-    store = MemoryStore()
+    async with serving(store, document) as node:
 
-    async def work(node: Node) -> None:
         async def kept() -> dict[str, list[int]]:
             found = await node.admin.snapshots("m")
             return {
@@ -174,98 +144,78 @@ def test_requested_checkpoints_never_push_out_scheduled_ones() -> None:
         assert len((await kept())["schedule"]) == 3
         assert (await kept())["saved"] == after["saved"]
 
-    run_with(store, work, document)
+
+async def test_an_export_becomes_the_same_model_under_another_name(node: Node) -> None:
+    await node.observe(events(30))
+    content = await node.admin.export("m")
+    imported = await node.admin.import_model("copy", content)
+    assert imported["created"]
+    mine, theirs = node.service.published("m").model.weights, node.service.published("copy").model.weights
+    assert mine.slot.tolist() == theirs.slot.tolist()
+    assert mine.beta.tobytes() == theirs.beta.tobytes()
+    assert set(node.service.names("copy").slots_with("colour=red", 12))
+    with pytest.raises(Malformed, match="not an export"):
+        await node.admin.import_model("copy", content[:-1])
+    with pytest.raises(Conflict, match="differently from the import"):
+        await node.admin.import_model("default", content)
 
 
-def test_an_export_becomes_the_same_model_under_another_name() -> None:
-    async def work(node: Node) -> None:
-        await node.observe(events(30))
-        content = await node.admin.export("m")
-        imported = await node.admin.import_model("copy", content)
-        assert imported["created"]
-        mine, theirs = node.service.published("m").model.weights, node.service.published("copy").model.weights
-        assert mine.slot.tolist() == theirs.slot.tolist()
-        assert mine.beta.tobytes() == theirs.beta.tobytes()
-        assert set(node.service.names("copy").slots_with("colour=red", 12))
-        with pytest.raises(Malformed, match="not an export"):
-            await node.admin.import_model("copy", content[:-1])
-        with pytest.raises(Conflict, match="differently from the import"):
-            await node.admin.import_model("default", content)
-
-    run_with(MemoryStore(), work)
+async def test_only_the_schedule_of_a_model_may_change(node: Node) -> None:
+    assert await node.admin.put_model("m", SMALL) == (False, node.service.published("m").config)
+    await node.admin.put_model("m", {**SMALL, "publish_every_ms": 50})
+    assert node.service.published("m").config.publish_every_ms == 50
+    with pytest.raises(Conflict, match=r"encoder\.bits, learner\.eta cannot change"):
+        await node.admin.put_model("m", {"encoder": {"bits": 13}, "learner": {"kind": "truncated_gradient", "eta": 0.1}})
+    with pytest.raises(BadInput, match="did you mean 'encoder'"):
+        await node.admin.put_model("other", {"encodr": {}})
+    with pytest.raises(BadInput, match="is not a valid model name"):
+        await node.admin.put_model("Other!", {})
 
 
-def test_only_the_schedule_of_a_model_may_change() -> None:
-    async def work(node: Node) -> None:
-        assert await node.admin.put_model("m", SMALL) == (False, node.service.published("m").config)
-        await node.admin.put_model("m", {**SMALL, "publish_every_ms": 50})
-        assert node.service.published("m").config.publish_every_ms == 50
-        with pytest.raises(Conflict, match=r"encoder\.bits, learner\.eta cannot change"):
-            await node.admin.put_model("m", {"encoder": {"bits": 13}, "learner": {"kind": "truncated_gradient", "eta": 0.1}})
-        with pytest.raises(BadInput, match="did you mean 'encoder'"):
-            await node.admin.put_model("other", {"encodr": {}})
-        with pytest.raises(BadInput, match="is not a valid model name"):
-            await node.admin.put_model("Other!", {})
-
-    run_with(MemoryStore(), work)
+async def test_a_dropped_model_is_gone_and_the_default_stays(node: Node) -> None:
+    await node.observe(events(5))
+    await node.admin.drop_model("m")
+    with pytest.raises(NotFound, match="no model named 'm'"):
+        node.service.published("m")
+    with pytest.raises(Conflict, match="cannot be dropped"):
+        await node.admin.drop_model("default")
+    await node.admin.put_model("m", SMALL)
+    assert node.service.published("m").model.seq == 0
 
 
-def test_a_dropped_model_is_gone_and_the_default_stays() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
-        await node.observe(events(5))
-        await node.admin.drop_model("m")
-        with pytest.raises(NotFound, match="no model named 'm'"):
-            node.service.published("m")
-        with pytest.raises(Conflict, match="cannot be dropped"):
-            await node.admin.drop_model("default")
-        await node.admin.put_model("m", SMALL)
-        assert node.service.published("m").model.seq == 0
-
-    run_with(store, work)
-
-
-def test_a_dropped_model_that_the_writer_still_holds_has_no_position(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(node: Node) -> None:
-        learning = node.engine.learning
-        assert learning is not None
-        await node.observe(events(5))
-        assert learning.positions().keys() == {"default", "m"}
-        put, waiting = learning.writer.put, list[Any]()
-        monkeypatch.setattr(learning.writer, "put", waiting.append)  # the writer has not come to it
-        await node.admin.drop_model("m")
-        assert learning.writer.positions().keys() == {"default", "m"}
-        assert learning.positions().keys() == {"default"}
-        monkeypatch.setattr(learning.writer, "put", put)
-        for request in waiting:
-            put(request)
-
-    run_with(MemoryStore(), work)
+async def test_a_dropped_model_that_the_writer_still_holds_has_no_position(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    learning = node.engine.learning
+    assert learning is not None
+    await node.observe(events(5))
+    assert learning.positions().keys() == {"default", "m"}
+    put, waiting = learning.writer.put, list[Any]()
+    monkeypatch.setattr(learning.writer, "put", waiting.append)  # the writer has not come to it
+    await node.admin.drop_model("m")
+    assert learning.writer.positions().keys() == {"default", "m"}
+    assert learning.positions().keys() == {"default"}
+    monkeypatch.setattr(learning.writer, "put", put)
+    for request in waiting:
+        put(request)
 
 
-def test_a_drop_that_failed_leaves_the_position(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(node: Node) -> None:
-        learning = node.engine.learning
-        assert learning is not None
-        await node.observe(events(5))
+async def test_a_drop_that_failed_leaves_the_position(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    learning = node.engine.learning
+    assert learning is not None
+    await node.observe(events(5))
 
-        def refuse(*_: object) -> None:
-            raise Unavailable("the store does not answer", "store_down")
+    def refuse(*_: object) -> None:
+        raise Unavailable("the store does not answer", "store_down")
 
-        with monkeypatch.context() as patched:
-            patched.setattr(MemoryStore, "drop", refuse)
-            with pytest.raises(Unavailable):
-                await node.admin.drop_model("m")
-        assert learning.positions().keys() == {"default", "m"}
-
-    run_with(MemoryStore(), work)
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryStore, "drop", refuse)
+        with pytest.raises(Unavailable):
+            await node.admin.drop_model("m")
+    assert learning.positions().keys() == {"default", "m"}
 
 
-def test_a_log_without_room_refuses_and_takes_events_again_later() -> None:
+async def test_a_log_without_room_refuses_and_takes_events_again_later() -> None:
     faults = Faults()
-
-    async def work(node: Node) -> None:
+    async with serving(MemoryStore(faults=faults)) as node:
         faults.appends_refused = 1
         with pytest.raises(Unavailable) as refused:
             await node.observe(events(1))
@@ -273,79 +223,65 @@ def test_a_log_without_room_refuses_and_takes_events_again_later() -> None:
         assert (await node.observe(events(1))).accepted == 1
         assert node.fatal == []
 
-    run_with(MemoryStore(faults=faults), work)
 
-
-def test_an_error_at_commit_is_an_unknown_outcome_and_the_end() -> None:
+async def test_an_error_at_commit_is_an_unknown_outcome_and_the_end() -> None:
     faults = Faults()
-
-    async def work(node: Node) -> None:
+    async with serving(MemoryStore(faults=faults)) as node:
         faults.appends_written = 1
         with pytest.raises(Unavailable) as failed:
             await node.observe(events(1))
         assert failed.value.outcome == "unknown"
         assert len(node.fatal) == 1
+        node.fatal.clear()
         health = node.service.health()
         assert not health.alive
         with pytest.raises(Unavailable):
             await node.observe(events(1))
         assert node.service.published("m").model.seq == 0  # prediction goes on
 
-    run_with(MemoryStore(faults=faults), work)
+
+@pytest.mark.parametrize("document", [{"encoder": {"bits": 12}, "publish_every_ms": 60000}])
+async def test_the_list_of_models_tells_what_is_learnt_before_it_is_served(node: Node) -> None:
+    seq = (await node.observe(events(5), wait_applied=False)).seq
+    for _ in range(500):
+        (line,) = [line for line in node.service.models() if line["name"] == "m"]
+        if line["seq_applied"] == seq:
+            break
+        await asyncio.sleep(0.01)
+    assert line["seq_applied"] == seq == line["seq_logged"]
+    assert line["served"]["seq"] < seq
 
 
-def test_the_list_of_models_tells_what_is_learnt_before_it_is_served() -> None:
-    async def work(node: Node) -> None:
-        seq = (await node.observe(events(5), wait_applied=False)).seq
-        for _ in range(500):
-            (line,) = [line for line in node.service.models() if line["name"] == "m"]
-            if line["seq_applied"] == seq:
-                break
-            await asyncio.sleep(0.01)
-        assert line["seq_applied"] == seq == line["seq_logged"]
-        assert line["served"]["seq"] < seq
-
-    run_with(MemoryStore(), work, {"encoder": {"bits": 12}, "publish_every_ms": 60_000})
-
-
-def test_events_are_refused_while_one_has_waited_too_long_to_be_learnt() -> None:
-    async def work(node: Node) -> None:
-        served_model = node.engine.served_model("m")
-        served_model.logged += 1_000_000
-        node.engine.require_accepting(served_model)  # however many there are
-        await asyncio.sleep(0.4)
-        with pytest.raises(Busy, match=r"1000000 events are logged but not learnt yet, one of them for 0\.[4-9]") as busy:
-            await node.observe(events(1))
-        assert busy.value.code == "lag"
-        served_model.logged -= 1_000_000
-        assert (await node.observe(events(1))).accepted == 1
-
-    run_with(MemoryStore(), work, lag_s_max=0.3)
+@pytest.mark.parametrize("settings", [{"lag_s_max": 0.3}])
+async def test_events_are_refused_while_one_has_waited_too_long_to_be_learnt(node: Node) -> None:
+    served_model = node.engine.served_model("m")
+    served_model.logged += 1_000_000
+    node.engine.require_accepting(served_model)  # however many there are
+    await asyncio.sleep(0.4)
+    with pytest.raises(Busy, match=r"1000000 events are logged but not learnt yet, one of them for 0\.[4-9]") as busy:
+        await node.observe(events(1))
+    assert busy.value.code == "lag"
+    served_model.logged -= 1_000_000
+    assert (await node.observe(events(1))).accepted == 1
 
 
-def test_waiting_for_an_event_beyond_the_log_is_a_mistake_of_the_caller() -> None:
-    async def work(node: Node) -> None:
-        observed = await node.observe(events(2), wait_applied=False)
-        assert (await node.service.wait_for("m", observed.seq)).applied >= observed.seq
-        with pytest.raises(BadInput, match="beyond the end of the log"):
-            await node.service.wait_for("m", observed.seq + 1)
-
-    run_with(MemoryStore(), work)
+async def test_waiting_for_an_event_beyond_the_log_is_a_mistake_of_the_caller(node: Node) -> None:
+    observed = await node.observe(events(2), wait_applied=False)
+    assert (await node.service.wait_for("m", observed.seq)).applied >= observed.seq
+    with pytest.raises(BadInput, match="beyond the end of the log"):
+        await node.service.wait_for("m", observed.seq + 1)
 
 
-def test_a_damaged_checkpoint_is_noticed_and_written_again() -> None:
-    async def work(node: Node) -> None:
-        await node.observe(events(5))
-        await node.admin.snapshot_now("m")
-        assert await node.engine.led("scrubbing").scrub() == []
-        chunks = node.store._kept.models["m"].chunks
-        epoch, digest, content = chunks[1, 0]
-        chunks[1, 0] = (epoch, digest, content[:-1] + bytes([content[-1] ^ 1]))
-        assert await node.engine.led("scrubbing").scrub() == ["m"]
-        assert [snapshot["generation"] for snapshot in await node.admin.snapshots("m")] == [2, 1]
-        assert await node.engine.led("scrubbing").scrub() == []
-
-    run_with(MemoryStore(), work)
+async def test_a_damaged_checkpoint_is_noticed_and_written_again(node: Node) -> None:
+    await node.observe(events(5))
+    await node.admin.snapshot_now("m")
+    assert await node.engine.led("scrubbing").scrub() == []
+    chunks = node.store._kept.models["m"].chunks
+    epoch, digest, content = chunks[1, 0]
+    chunks[1, 0] = (epoch, digest, content[:-1] + bytes([content[-1] ^ 1]))
+    assert await node.engine.led("scrubbing").scrub() == ["m"]
+    assert [snapshot["generation"] for snapshot in await node.admin.snapshots("m")] == [2, 1]
+    assert await node.engine.led("scrubbing").scrub() == []
 
 
 def test_a_service_that_is_not_started_reports_it() -> None:
@@ -358,15 +294,11 @@ def test_a_service_that_is_not_started_reports_it() -> None:
     assert busy.value.code == "not_ready"
 
 
-def test_models_whose_creation_was_never_acknowledged_are_removed_at_start() -> None:
-    store = MemoryStore()
+async def test_models_whose_creation_was_never_acknowledged_are_removed_at_start(store: MemoryStore) -> None:
     store.create("unborn", bytes(16))
-
-    async def work(node: Node) -> None:
+    async with serving(store) as node:
         assert "unborn" not in node.engine.served_models
         assert "unborn" not in store.models()
-
-    run_with(store, work)
 
 
 def test_the_clock_of_tests_stands_still() -> None:
@@ -383,36 +315,30 @@ def test_a_store_that_cannot_be_opened_keeps_the_service_from_starting() -> None
         asyncio.run(Service(engine).start())
 
 
-def test_a_model_dropped_during_its_checkpoint_affects_no_other() -> None:
-    async def work(node: Node) -> None:
-        for _ in range(20):
-            await node.observe(events(3))
-            saving = asyncio.create_task(node.admin.snapshot_now("m"))
-            await asyncio.sleep(0)
-            await node.admin.drop_model("m")
-            await node.admin.put_model("m", SMALL)
-            await asyncio.gather(saving, return_exceptions=True)
-            await node.observe(events(2))
-            assert (await node.admin.snapshot_now("m"))["metrics"]["examples"] == 2
-        assert node.service.health().alive
-
-    run_with(MemoryStore(), work)
+async def test_a_model_dropped_during_its_checkpoint_affects_no_other(node: Node) -> None:
+    for _ in range(20):
+        await node.observe(events(3))
+        saving = asyncio.create_task(node.admin.snapshot_now("m"))
+        await asyncio.sleep(0)
+        await node.admin.drop_model("m")
+        await node.admin.put_model("m", SMALL)
+        await asyncio.gather(saving, return_exceptions=True)
+        await node.observe(events(2))
+        assert (await node.admin.snapshot_now("m"))["metrics"]["examples"] == 2
+    assert node.service.health().alive
 
 
-def test_a_request_that_stops_waiting_does_not_affect_others() -> None:
-    async def work(node: Node) -> None:
-        held = threading.Event()
-        blocking = asyncio.create_task(node.engine.call(lambda _store: held.wait(900)))
-        waiting = [asyncio.create_task(node.admin.snapshots("m")), asyncio.create_task(node.admin.snapshot_now("m"))]
-        waiting.append(asyncio.create_task(node.observe(events(1))))
-        await asyncio.sleep(0.05)
-        assert node.service.published("m").model.seq == 0  # predictions never wait for the store
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        held.set()
-        await blocking
-        assert (await node.observe(events(1))).accepted == 1
-        assert node.service.health().alive
-
-    run_with(MemoryStore(), work)
+async def test_a_request_that_stops_waiting_does_not_affect_others(node: Node) -> None:
+    held = threading.Event()
+    blocking = asyncio.create_task(node.engine.call(lambda _store: held.wait(900)))
+    waiting = [asyncio.create_task(node.admin.snapshots("m")), asyncio.create_task(node.admin.snapshot_now("m"))]
+    waiting.append(asyncio.create_task(node.observe(events(1))))
+    await asyncio.sleep(0.05)
+    assert node.service.published("m").model.seq == 0  # predictions never wait for the store
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    held.set()
+    await blocking
+    assert (await node.observe(events(1))).accepted == 1
+    assert node.service.health().alive

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Unavailable
+from riata.run.labels import expiry
 from riata.run.labels.expiry import SLICE_ROWS, Swept, Terms, sweep
 from riata.run.labels.pending_rows import Labelled, Waiting, decode_row, encode_labelled, encode_waiting
 from riata.run.labels.remembering import event_id, labelled
@@ -21,9 +22,8 @@ from riata.store.store import Append, Appended, PendingPrediction, Store
 from riata.wire.batch import take_rows
 from riata.wire.names import NOTHING_NAMED, NamesSeen
 from tests.doubles.memory_store import MemoryStore
-from tests.run.events import create_model, random_batch
-from tests.run.node import events
-from tests.run.remembering_node import RememberingNode, labels, logged, run_node
+from tests.run.events import create_model, labels, logged, random_batch
+from tests.run.node import SMALL, Node, events, serving
 from tests.settings import sqlite_settings
 
 T = TypeVar("T")
@@ -32,6 +32,11 @@ DUE_MS = 1_000
 RED = {"colour": "red", "size": 3.0}
 NONE = Terms(None, NamesSeen(10))
 ZERO = Terms(0.0, NamesSeen(10))
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "EVERY_S", 0.05)
 
 
 @dataclass(frozen=True)
@@ -196,10 +201,8 @@ def test_it_is_the_same_in_sqlite(tmp_path: Any) -> None:
 # -- in the running service ----------------------------------------------------------------------------------------
 
 
-def test_the_service_gives_default_labels_by_itself_and_they_are_learnt() -> None:
-    store = MemoryStore()
-
-    async def work(node: RememberingNode) -> None:
+async def test_the_service_gives_default_labels_by_itself_and_they_are_learnt(store: MemoryStore) -> None:
+    async with serving(store, {**SMALL, "label_ttl_s": 60, "default_label": 0}) as node:
         rows = events(250)
         ids = await node.remember([row["features"] for row in rows])
         assert (await node.label(ids[0], 1)).accepted == 1
@@ -213,47 +216,37 @@ def test_the_service_gives_default_labels_by_itself_and_they_are_learnt() -> Non
         assert node.service.published("m").figures["cumulative"]["base_rate"] == 1 / 250
         assert await node.refusal(ids[1], 1) == "prediction_late"
         await node.until(lambda: node.tally().rows == 1)
-
-    run_node(store, work, {"label_ttl_s": 60, "default_label": 0})
-    assert labels(store) == [1.0] + [0.0] * 249
-    report = replay(store, "m")
+    left = store.crash()
+    assert labels(left) == [1.0] + [0.0] * 249
+    report = replay(left, "m")
     assert report.equal
     assert report.compared  # the checkpoint of the clean stop, written by the process that gave the labels
 
 
-def test_a_default_label_can_be_changed_while_the_model_learns() -> None:
-    store = MemoryStore()
-
-    async def work(node: RememberingNode) -> None:
-        await node.remember([RED])
-        await node.admin.change("m", {"default_label": 1, "label_ttl_s": 5})
-        [later] = await node.remember([RED])
-        node.clock.ahead_ms += 6_000
-        await node.until(lambda: store.remembered("m")[0] == 1)  # the first keeps the time that it was given
-        await node.admin.change("m", {"default_label": None})
-        node.clock.ahead_ms += 7 * DAY_MS
-        await node.until(lambda: (node.tally().defaulted, node.tally().expired) == (1, 1))
-        assert await node.refusal(later, 1) == "prediction_late"
-        with pytest.raises(BadInput):
-            await node.admin.change("m", {"default_label": 2})
-
-    run_node(store, work)
+async def test_a_default_label_can_be_changed_while_the_model_learns(node: Node, store: MemoryStore) -> None:
+    await node.remember([RED])
+    await node.admin.change("m", {"default_label": 1, "label_ttl_s": 5})
+    [later] = await node.remember([RED])
+    node.clock.ahead_ms += 6_000
+    await node.until(lambda: store.remembered("m")[0] == 1)  # the first keeps the time that it was given
+    await node.admin.change("m", {"default_label": None})
+    node.clock.ahead_ms += 7 * DAY_MS
+    await node.until(lambda: (node.tally().defaulted, node.tally().expired) == (1, 1))
+    assert await node.refusal(later, 1) == "prediction_late"
+    with pytest.raises(BadInput):
+        await node.admin.change("m", {"default_label": 2})
     assert labels(store) == [1.0]
 
 
-def test_labels_of_minus_and_plus_one_have_such_a_default() -> None:
-    store = MemoryStore()
-
-    async def work(node: RememberingNode) -> None:
-        await node.remember([RED])
-        node.clock.ahead_ms += 8 * DAY_MS
-        await node.until(lambda: node.tally().defaulted == 1)
-
-    run_node(store, work, {"labels": "-1/+1", "default_label": -1})
+@pytest.mark.parametrize("document", [{**SMALL, "labels": "-1/+1", "default_label": -1}])
+async def test_labels_of_minus_and_plus_one_have_such_a_default(node: Node, store: MemoryStore) -> None:
+    await node.remember([RED])
+    node.clock.ahead_ms += 8 * DAY_MS
+    await node.until(lambda: node.tally().defaulted == 1)
     assert labels(store) == [0.0]
 
 
-def test_a_store_outage_is_survived() -> None:
+async def test_a_store_outage_is_survived() -> None:
     class Away(MemoryStore):
         away = False
         asked = 0
@@ -265,24 +258,19 @@ def test_a_store_outage_is_survived() -> None:
             return super().due(model, now_ms, rows_max)
 
     store = Away()
-
-    async def work(node: RememberingNode) -> None:
+    async with serving(store, {**SMALL, "default_label": 0}) as node:
         await node.remember([RED])
         store.away = True
         node.clock.ahead_ms += 8 * DAY_MS
         await node.until(lambda: store.asked > 1)
         store.away = False
         await node.until(lambda: node.tally().defaulted == 1)
-
-    run_node(store, work, {"default_label": 0})
-    assert labels(store) == [0.0]
+        assert labels(store) == [0.0]
 
 
-def test_a_prediction_with_new_features_for_a_full_vocabulary_is_only_forgotten() -> None:
-    store = MemoryStore()
+async def test_a_prediction_with_new_features_for_a_full_vocabulary_is_only_forgotten(store: MemoryStore) -> None:
     learner = {"kind": "taylor_sketch", "mode": "exact", "features_max": 3, "warm_up": 0, "ramp": 0.0, "block": 1}
-
-    async def work(node: RememberingNode) -> None:
+    async with serving(store, {**SMALL, "learner": learner, "default_label": 0}) as node:
         await node.observe([{"features": {"a": 1.0, "b": 1.0}, "label": 1}] * 5)
         await node.until(lambda: node.service.published("m").closed_vocabulary is not None)
         one, _, _ = await node.remember([{"c": 1.0}, {"a": 1.0}, {"d": 1.0}])
@@ -291,38 +279,26 @@ def test_a_prediction_with_new_features_for_a_full_vocabulary_is_only_forgotten(
         await node.until(lambda: node.tally().expired == 2)
         assert (node.tally().defaulted, node.tally().joined) == (1, 0)
         assert node.service.published("m").skipped == 0
-
-    run_node(store, work, {"learner": learner, "default_label": 0})
-    assert labels(store) == [1.0] * 5 + [0.0]
+        assert labels(store) == [1.0] * 5 + [0.0]
 
 
-def test_a_dropped_model_does_not_stop_the_others() -> None:
-    store = MemoryStore()
-
-    async def work(node: RememberingNode) -> None:
-        for name in ("a", "b", "z"):
-            await node.admin.put_model(name, {"default_label": 1})
-            await node.remember([RED] * 150, name)
-        node.clock.ahead_ms += 8 * DAY_MS
-        await node.admin.drop_model("b")
-        await node.until(lambda: node.tally("z").defaulted == 150 == node.tally("a").defaulted)
-        assert "b" not in node.service.remembered()
-
-    run_node(store, work)
+async def test_a_dropped_model_does_not_stop_the_others(node: Node) -> None:
+    for name in ("a", "b", "z"):
+        await node.admin.put_model(name, {"default_label": 1})
+        await node.remember([RED] * 150, name)
+    node.clock.ahead_ms += 8 * DAY_MS
+    await node.admin.drop_model("b")
+    await node.until(lambda: node.tally("z").defaulted == 150 == node.tally("a").defaulted)
+    assert "b" not in node.service.remembered()
 
 
-def test_only_the_owner_of_the_store_sweeps() -> None:
-    store = MemoryStore()
-
-    async def work(node: RememberingNode) -> None:
-        await node.remember([RED])
-        await node.until(lambda: node.tally().rows == 1)
-        node.engine.fatal = "the learning thread has ended"
-        node.clock.ahead_ms += 8 * DAY_MS
-        await node.until(lambda: node.tally().rows is None)
-        await asyncio.sleep(0.1)
-        assert store.remembered("m")[0] == 1
-        node.engine.fatal = None
-        await node.until(lambda: node.tally().expired == 1)
-
-    run_node(store, work)
+async def test_only_the_owner_of_the_store_sweeps(node: Node, store: MemoryStore) -> None:
+    await node.remember([RED])
+    await node.until(lambda: node.tally().rows == 1)
+    node.engine.fatal = "the learning thread has ended"
+    node.clock.ahead_ms += 8 * DAY_MS
+    await node.until(lambda: node.tally().rows is None)
+    await asyncio.sleep(0.1)
+    assert store.remembered("m")[0] == 1
+    node.engine.fatal = None
+    await node.until(lambda: node.tally().expired == 1)

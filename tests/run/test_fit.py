@@ -15,8 +15,7 @@ from riata.run.candidates.exports import read_export
 from riata.run.files.fit import Fit
 from riata.run.files.reading import Block
 from riata.run.state.config import read_config
-from tests.doubles.memory_store import MemoryStore
-from tests.run.node import Node, run_with
+from tests.run.node import Node
 
 NDJSON = "application/x-ndjson"
 DOCUMENTS: dict[str, dict[str, Any]] = {
@@ -56,22 +55,19 @@ def fitted(body: bytes, document: dict[str, Any] | None = None, lines: int = 100
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("learner", DOCUMENTS)
-def test_the_state_is_the_one_a_service_has_after_the_same_rows(learner: str, threads: int) -> None:
+async def test_the_state_is_the_one_a_service_has_after_the_same_rows(node: Node, learner: str, threads: int) -> None:
     document = {"encoder": {"bits": 12}, "publish_every_ms": 1, **DOCUMENTS[learner]}
     rows = some_rows(1300, names=8 if learner == "taylor sketch" else 40)
     if learner == "taylor sketch":
         rows = [{**row, "features": {k: v for k, v in row["features"].items() if k in ("w1", "w2", "w5")}} for row in rows]
 
-    async def work(node: Node) -> None:
-        await node.admin.put_model("other", document)
-        for start in range(0, len(rows), 170):
-            await node.observe(rows[start : start + 170], "other")
-        saved = await node.admin.snapshot_now("other")
-        fit = fitted(lines_of(rows), document, lines=333, threads=threads)
-        assert (fit.rows, fit.learnt, fit.rejected, fit.refused) == (1300, 1300, 0, 0)
-        assert fit.digest == saved["state_digest"]
-
-    run_with(MemoryStore(), work)
+    await node.admin.put_model("other", document)
+    for start in range(0, len(rows), 170):
+        await node.observe(rows[start : start + 170], "other")
+    saved = await node.admin.snapshot_now("other")
+    fit = fitted(lines_of(rows), document, lines=333, threads=threads)
+    assert (fit.rows, fit.learnt, fit.rejected, fit.refused) == (1300, 1300, 0, 0)
+    assert fit.digest == saved["state_digest"]
 
 
 def test_neither_the_cut_nor_the_threads_move_a_bit_and_other_rows_do() -> None:
@@ -81,21 +77,18 @@ def test_neither_the_cut_nor_the_threads_move_a_bit_and_other_rows_do() -> None:
     assert digest != fitted(lines_of(some_rows(3000, seed=4))).digest
 
 
-def test_an_export_holds_the_state_and_the_names_of_its_weights_and_a_service_takes_it() -> None:
+async def test_an_export_holds_the_state_and_the_names_of_its_weights_and_a_service_takes_it(node: Node) -> None:
     fit = fitted(lines_of(some_rows(500)))
     state, names = read_export(fit.export())
     assert state.freeze().digest().hex() == fit.digest
     assert {name for _, name in names} == {b"colour=red", b"colour=blue", *(f"w{j}".encode() for j in range(40))}
     assert fit.export() == fitted(lines_of(some_rows(500)), lines=11).export()
 
-    async def work(node: Node) -> None:
-        imported = await node.admin.import_model("copy", fit.export())
-        assert imported["created"]
-        theirs = node.service.published("copy").model.weights
-        assert theirs.beta.tobytes() == fit.state.learner.weights().beta.tobytes()
-        assert node.service.names("copy").slots_with("colour=red", 12)
-
-    run_with(MemoryStore(), work)
+    imported = await node.admin.import_model("copy", fit.export())
+    assert imported["created"]
+    theirs = node.service.published("copy").model.weights
+    assert theirs.beta.tobytes() == fit.state.learner.weights().beta.tobytes()
+    assert node.service.names("copy").slots_with("colour=red", 12)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from riata.wire.parse import Context, digests_of, parse_examples
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch
 from tests.run.journeys import LEARNERS
-from tests.run.node import SMALL, Node, run_with
+from tests.run.node import SMALL, Node, serving
 from tests.run.promotions import another_state, promote
 from tests.settings import refit_settings
 
@@ -100,11 +100,10 @@ def check(store: MemoryStore, answer: dict[str, Any], gone: set[int]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_state_is_that_of_a_log_that_never_had_the_rows(kind: str) -> None:
+async def test_the_state_is_that_of_a_log_that_never_had_the_rows(kind: str) -> None:
     store, document = MemoryStore(), {**SMALL, **KINDS[kind]}
     labels = document.get("labels", "0/1")
-
-    async def work(node: Node) -> None:
+    async with serving(store, document) as node:
         await node.observe(rows(150, 1, labels))
         for row in rows(25, 2, labels):
             await node.observe([row])
@@ -119,58 +118,44 @@ def test_the_state_is_that_of_a_log_that_never_had_the_rows(kind: str) -> None:
         assert [one.forget for one in report.compared if one.forget] == [answer["seq"]]
         await node.observe(rows(30, 3, labels))  # of later rows nothing is forgotten
         assert node.engine.published("m").figures["cumulative"]["examples"] == 170
-
-    run_with(store, work, document)
     reborn = store.crash()
-
-    async def after_a_restart(node: Node) -> None:
+    async with serving(reborn, document) as node:
         assert node.engine.published("m").figures["cumulative"]["examples"] == 170
         assert replay(reborn, "m").equal
 
-    run_with(reborn, after_a_restart, document)
+
+async def test_subjects_are_forgotten_one_after_the_other_and_again(node: Node, store: MemoryStore) -> None:
+    await node.observe(rows(100, 1))
+    assert (await node.forget("m", ["nobody"], False))["seq"] == 0
+    assert [record.kind for record in store.read("m", 0)] == ["config", "observe"]
+    first = await node.forget("m", ["ann"], False)
+    assert (first["rows"], first["of"]) == (20, 100)
+    again = await node.forget("m", ["ann"], False)
+    assert (again["seq"], again["rows"], again["of"]) == (0, 0, 80)
+    await node.observe(rows(50, 2))
+    second = await node.forget("m", ["bob", "ann"], False)
+    assert (second["rows"], second["of"]) == (10 + 10 + 20, 130)
+    check(store, second, of(store, "ann", "bob"))
+    logged = [forgotten_by(record).tolist() for record in store.read("m", 0, 2**30)]
+    assert sorted(itertools.chain(*logged)) == sorted(of(store, "ann", "bob"))
+    kinds = [one["kind"] for one in await node.service.changes("m")]
+    assert kinds == ["forgot", "forgot", "created"]
+    assert len(replay(store, "m").compared) == 1 + 3  # the state of the first time contains the second subject
 
 
-def test_subjects_are_forgotten_one_after_the_other_and_again() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
-        await node.observe(rows(100, 1))
-        assert (await node.forget("m", ["nobody"], False))["seq"] == 0
-        assert [record.kind for record in store.read("m", 0)] == ["config", "observe"]
-        first = await node.forget("m", ["ann"], False)
-        assert (first["rows"], first["of"]) == (20, 100)
-        again = await node.forget("m", ["ann"], False)
-        assert (again["seq"], again["rows"], again["of"]) == (0, 0, 80)
-        await node.observe(rows(50, 2))
-        second = await node.forget("m", ["bob", "ann"], False)
-        assert (second["rows"], second["of"]) == (10 + 10 + 20, 130)
-        check(store, second, of(store, "ann", "bob"))
-        logged = [forgotten_by(record).tolist() for record in store.read("m", 0, 2**30)]
-        assert sorted(itertools.chain(*logged)) == sorted(of(store, "ann", "bob"))
-        kinds = [one["kind"] for one in await node.service.changes("m")]
-        assert kinds == ["forgot", "forgot", "created"]
-        assert len(replay(store, "m").compared) == 1 + 3  # the state of the first time contains the second subject
-
-    run_with(store, work)
-
-
-def test_digests_have_a_random_key_of_the_store_and_rows_of_earlier_programs_are_found() -> None:
-    store = MemoryStore()
-
-    async def seen(node: Node) -> None:
-        await node.observe(rows(10, 1))
-        key = node.store.subject_key(b"")
-        assert len(key) == 32
-        named = decode_batch(node.store.read("m", 1, 2**30)[0].payload).subject
-        assert named is not None
-        assert named[0].tobytes() == digests_of("ann", 0, key)[0] != subject_digest(b"ann", 0)
-
-    run_with(store, seen)
-    reborn, other = store.crash(), MemoryStore()
-    run_with(other, seen)
+async def test_digests_have_a_random_key_of_the_store_and_rows_of_earlier_programs_are_found(store: MemoryStore) -> None:
+    other = MemoryStore()
+    for seen in (store, other):
+        async with serving(seen) as node:
+            await node.observe(rows(10, 1))
+            key = seen.subject_key(b"")
+            assert len(key) == 32
+            named = decode_batch(seen.read("m", 1, 2**30)[0].payload).subject
+            assert named is not None
+            assert named[0].tobytes() == digests_of("ann", 0, key)[0] != subject_digest(b"ann", 0)
+    reborn = store.crash()
     assert other.crash().subject_key(b"") != reborn.subject_key(b"")
-
-    async def later(node: Node) -> None:
+    async with serving(reborn) as node:
         config = node.service.published("m").config
         earlier = Context(config.encoder, config.labels)  # as a program without keys reads rows
         body = "\n".join(json.dumps(row) for row in rows(10, 2)).encode()
@@ -180,31 +165,22 @@ def test_digests_have_a_random_key_of_the_store_and_rows_of_earlier_programs_are
         answer = await node.forget("m", ["ann"], False)
         assert (answer["rows"], answer["of"]) == (6, 30)
 
-    run_with(reborn, later)
+
+async def test_what_people_saved_is_deleted_and_named(node: Node, store: MemoryStore) -> None:
+    await node.observe(rows(50, 1))
+    saved = await node.admin.snapshot_now("m", "before the campaign")
+    await node.observe(rows(50, 2))
+    answer = await node.forget("m", ["ann"], False)
+    assert answer["saved_deleted"] == [{"generation": saved["generation"], "note": "before the campaign"}]
+    assert answer["snapshots_deleted"] >= 1
+    assert all(one.applied >= answer["seq"] for one in store.generations("m"))
+    later = await node.admin.snapshot_now("m", "after it")
+    assert (await node.forget("m", ["ann"], False))["saved_deleted"] == []
+    assert later["generation"] in [one.gen for one in store.generations("m")]
 
 
-def test_what_people_saved_is_deleted_and_named() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
-        await node.observe(rows(50, 1))
-        saved = await node.admin.snapshot_now("m", "before the campaign")
-        await node.observe(rows(50, 2))
-        answer = await node.forget("m", ["ann"], False)
-        assert answer["saved_deleted"] == [{"generation": saved["generation"], "note": "before the campaign"}]
-        assert answer["snapshots_deleted"] >= 1
-        assert all(one.applied >= answer["seq"] for one in store.generations("m"))
-        later = await node.admin.snapshot_now("m", "after it")
-        assert (await node.forget("m", ["ann"], False))["saved_deleted"] == []
-        assert later["generation"] in [one.gen for one in store.generations("m")]
-
-    run_with(store, work)
-
-
-def test_what_a_restore_undid_stays_undone_and_a_refit_made_with_the_rows_is_undone() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
+async def test_what_a_restore_undid_stays_undone_and_a_refit_made_with_the_rows_is_undone(store: MemoryStore) -> None:
+    async with serving(store) as node:
         await node.observe(rows(60, 1))
         await node.admin.change("m", {"decision": {"cost_fp": 2.0, "cost_fn": 1.0}})
         await node.admin.snapshot_now("m")
@@ -216,15 +192,10 @@ def test_what_a_restore_undid_stays_undone_and_a_refit_made_with_the_rows_is_und
         assert (answer["rows"], answer["of"], answer["refits_undone"]) == (12 + 8, 100, [])
         check(store, answer, of(store, "ann"))
         assert node.engine.published("m").config.decision.cost_fp == 2.0
-
-        promoted = promote(store, another_state(store, store.head("m").seq))  # behind the back of the service: it starts again
-        assert promoted.first == store.head("m").seq
-
-    run_with(store, work)
+        promoted = promote(store, another_state(store, store.head("m").seq)).first  # unknown to the service: it starts again
+        assert promoted == store.head("m").seq
     reborn = store.crash()
-
-    async def after_a_refit(node: Node) -> None:
-        promoted = reborn.head("m").seq
+    async with serving(reborn) as node:
         await node.observe(rows(20, 4))
         answer = await node.forget("m", ["bob"], False)
         assert (answer["rows"], answer["refits_undone"]) == (12 + 8 + 4, [promoted])
@@ -233,55 +204,45 @@ def test_what_a_restore_undid_stays_undone_and_a_refit_made_with_the_rows_is_und
         assert reborn.generations("m")[0].state_digest.hex() == replay(twin, "m").digest
         assert replay(reborn, "m").equal
 
-    run_with(reborn, after_a_refit)
+
+async def test_challengers_are_refused_and_a_promoted_one_is_learnt_again_under_its_settings(
+    node: Node, store: MemoryStore
+) -> None:
+    await node.admin.put_model("c", {"follow": "m", "learner": {"eta": 0.125}})
+    await node.observe(rows(100, 1))
+    for name in ("m", "c"):
+        with pytest.raises(Conflict) as refused:
+            await node.forget(name, ["ann"], False)
+        assert refused.value.code == "has_challengers"
+    promoted = (await node.admin.promote("m", "c", force=True))["seq"]
+    await node.admin.drop_model("c")
+    answer = await node.forget("m", ["ann"], False)
+    assert (answer["rows"], answer["refits_undone"]) == (20, [promoted])
+    twin = MemoryStore()
+    create_model(twin, config=read_config({**SMALL, "learner": {"kind": "truncated_gradient", "eta": 0.125}}))
+    for record in store.read("m", 1, 2**30):
+        gone = of(store, "ann") & set(range(record.first, record.last + 1))
+        if record.kind == "observe":
+            batch = decode_batch(record.payload)
+            log_batch(twin, select_rows(batch, np.array([record.first + i not in gone for i in range(batch.n)])))
+    weights = replay(twin, "m").state.learner.weights()
+    assert weights.beta.tobytes() == node.engine.published("m").model.weights.beta.tobytes()
+    assert replay(store, "m").equal
 
 
-def test_challengers_are_refused_and_a_promoted_one_is_learnt_again_under_its_settings() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
-        await node.admin.put_model("c", {"follow": "m", "learner": {"eta": 0.125}})
-        await node.observe(rows(100, 1))
-        for name in ("m", "c"):
-            with pytest.raises(Conflict) as refused:
-                await node.forget(name, ["ann"], False)
-            assert refused.value.code == "has_challengers"
-        promoted = (await node.admin.promote("m", "c", force=True))["seq"]
-        await node.admin.drop_model("c")
-        answer = await node.forget("m", ["ann"], False)
-        assert (answer["rows"], answer["refits_undone"]) == (20, [promoted])
-        twin = MemoryStore()
-        create_model(twin, config=read_config({**SMALL, "learner": {"kind": "truncated_gradient", "eta": 0.125}}))
-        for record in store.read("m", 1, 2**30):
-            gone = of(store, "ann") & set(range(record.first, record.last + 1))
-            if record.kind == "observe":
-                batch = decode_batch(record.payload)
-                log_batch(twin, select_rows(batch, np.array([record.first + i not in gone for i in range(batch.n)])))
-        weights = replay(twin, "m").state.learner.weights()
-        assert weights.beta.tobytes() == node.engine.published("m").model.weights.beta.tobytes()
-        assert replay(store, "m").equal
-
-    run_with(store, work)
-
-
-def test_events_that_arrive_meanwhile_are_learnt_once() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
-        await node.observe(rows(150, 1))
-        forgetting = asyncio.create_task(node.forget("m", ["ann"], False))
-        answers = [await node.observe(rows(20, seed)) for seed in range(2, 12)]
-        answer = await forgetting
-        assert sum(one.accepted for one in answers) == 200
-        await node.engine.save("m")
-        late = {event for event in of(store, "ann") if event in forgotten(store)}
-        assert answer["rows"] == len(late) >= 30
-        assert node.engine.published("m").figures["cumulative"]["examples"] == 350 - len(late)
-        report = replay(store, "m")
-        assert report.equal
-        assert report.digest == replay(never(store, late, store.head("m").seq), "m").digest
-
-    run_with(store, work)
+async def test_events_that_arrive_meanwhile_are_learnt_once(node: Node, store: MemoryStore) -> None:
+    await node.observe(rows(150, 1))
+    forgetting = asyncio.create_task(node.forget("m", ["ann"], False))
+    answers = [await node.observe(rows(20, seed)) for seed in range(2, 12)]
+    answer = await forgetting
+    assert sum(one.accepted for one in answers) == 200
+    await node.engine.save("m")
+    late = {event for event in of(store, "ann") if event in forgotten(store)}
+    assert answer["rows"] == len(late) >= 30
+    assert node.engine.published("m").figures["cumulative"]["examples"] == 350 - len(late)
+    report = replay(store, "m")
+    assert report.equal
+    assert report.digest == replay(never(store, late, store.head("m").seq), "m").digest
 
 
 def forgotten(store: MemoryStore) -> set[int]:
@@ -289,59 +250,48 @@ def forgotten(store: MemoryStore) -> set[int]:
     return {event for record in store.read("m", 0, 2**30) for event in forgotten_by(record).tolist()}
 
 
-def test_a_trimmed_log_is_refused_or_learnt_from_its_oldest_event() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
-        for seed in range(4):
-            await node.observe(rows(50, seed))
-            await node.engine.save("m")
-        owner = node.engine.led("a test").owner
-        store.trim(owner, "m", 3, 0)
-        first = store.head("m").first_seq
-        assert first > 50
-        with pytest.raises(Conflict) as refused:
-            await node.forget("m", ["ann"], False)
-        assert refused.value.code == "log_trimmed"
-        answer = await node.forget("m", ["ann"], True)
-        left = 201 - first + 1
-        assert (answer["trimmed"], answer["of"], answer["rows"]) == (first - 1, left, left // 5)
-        assert answer["after"]["examples"] == left - left // 5
-        config = node.engine.published("m").config
-        state, gone = ModelState("m", NO_LOG), of(store, "ann")
-        state.apply(unlogged(state, "config", 1, config_payload(config, after=0)))
-        for record in store.read("m", first - 1, 2**30):
-            if record.kind == "observe":
-                keep = np.array([event not in gone for event in range(record.first, record.last + 1)])
-                state.apply(unlogged(state, "observe", int(keep.sum())), select_rows(decode_batch(record.payload), keep))
-        assert state.learner.weights().beta.tobytes() == node.engine.published("m").model.weights.beta.tobytes()
-        assert state.progressive.log_loss == node.engine.published("m").figures["cumulative"]["log_loss"]
-
-    run_with(store, work)
+async def test_a_trimmed_log_is_refused_or_learnt_from_its_oldest_event(node: Node, store: MemoryStore) -> None:
+    for seed in range(4):
+        await node.observe(rows(50, seed))
+        await node.engine.save("m")
+    owner = node.engine.led("a test").owner
+    store.trim(owner, "m", 3, 0)
+    first = store.head("m").first_seq
+    assert first > 50
+    with pytest.raises(Conflict) as refused:
+        await node.forget("m", ["ann"], False)
+    assert refused.value.code == "log_trimmed"
+    answer = await node.forget("m", ["ann"], True)
+    left = 201 - first + 1
+    assert (answer["trimmed"], answer["of"], answer["rows"]) == (first - 1, left, left // 5)
+    assert answer["after"]["examples"] == left - left // 5
+    config = node.engine.published("m").config
+    state, gone = ModelState("m", NO_LOG), of(store, "ann")
+    state.apply(unlogged(state, "config", 1, config_payload(config, after=0)))
+    for record in store.read("m", first - 1, 2**30):
+        if record.kind == "observe":
+            keep = np.array([event not in gone for event in range(record.first, record.last + 1)])
+            state.apply(unlogged(state, "observe", int(keep.sum())), select_rows(decode_batch(record.payload), keep))
+    assert state.learner.weights().beta.tobytes() == node.engine.published("m").model.weights.beta.tobytes()
+    assert state.progressive.log_loss == node.engine.published("m").figures["cumulative"]["log_loss"]
 
 
-def test_remembered_predictions_of_the_subject_are_deleted() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
-        body = b'{"features":{"size":1},"subject":"ann"}\n{"features":{"size":2},"subject":"bob"}\n{"features":{"size":3}}'
-        parsed = parse_examples(body, "application/x-ndjson", node.service.context("m", True), labelled=False)
-        kept = await node.service.remember("m", encode_waiting(parsed.batch, parsed.names))
-        answer = await node.forget("m", ["ann"], False)
-        assert (answer["predictions"], answer["seq"]) == (1, 0)
-        labelled = [{"prediction_id": one, "label": 1} for one in kept]
-        observed = await node.observe(labelled)
-        assert (observed.accepted, [error.code for error in observed.errors]) == (2, ["prediction_unknown"])
-        assert (await node.forget("m", ["bob"], False))["rows"] == 1  # a joined row keeps its subject
-
-    run_with(store, work)
+async def test_remembered_predictions_of_the_subject_are_deleted(node: Node) -> None:
+    body = b'{"features":{"size":1},"subject":"ann"}\n{"features":{"size":2},"subject":"bob"}\n{"features":{"size":3}}'
+    parsed = parse_examples(body, "application/x-ndjson", node.service.context("m", True), labelled=False)
+    kept = await node.service.remember("m", encode_waiting(parsed.batch, parsed.names))
+    answer = await node.forget("m", ["ann"], False)
+    assert (answer["predictions"], answer["seq"]) == (1, 0)
+    labelled = [{"prediction_id": one, "label": 1} for one in kept]
+    observed = await node.observe(labelled)
+    assert (observed.accepted, [error.code for error in observed.errors]) == (2, ["prediction_unknown"])
+    assert (await node.forget("m", ["bob"], False))["rows"] == 1  # a joined row keeps its subject
 
 
 @pytest.mark.parametrize("is_former", [False, True])
-def test_a_start_goes_on_with_what_a_stop_interrupted_and_later_rows_stay(tmp_path: Path, is_former: bool) -> None:
+async def test_a_start_goes_on_with_what_a_stop_interrupted_and_later_rows_stay(tmp_path: Path, is_former: bool) -> None:
     store, kept = MemoryStore(), refit_settings(tmp_path)
-
-    async def begin(node: Node) -> None:
+    async with serving(store, refits=kept) as node:
         await node.observe(rows(100, 1))
         jobs, forgetting, changing = node.service.jobs, node.service.forgetting, node.engine.served_model("m").changing
         jobs.patience_s = 0.0
@@ -354,8 +304,6 @@ def test_a_start_goes_on_with_what_a_stop_interrupted_and_later_rows_stay(tmp_pa
             await asyncio.sleep(0)
         await stopping
         assert [(one["state"], one["error"]["code"]) for one in forgetting.listed("m")] == [("interrupted", "stopping")]
-
-    run_with(store, begin, refits=kept)
     (note,) = (tmp_path / FOLDER).iterdir()
     held = note.read_text()
     assert "ann" not in held
@@ -368,22 +316,19 @@ def test_a_start_goes_on_with_what_a_stop_interrupted_and_later_rows_stay(tmp_pa
         (tmp_path / FORMER_FOLDER / f"m-{asked['id']}.json").write_text(json.dumps({**former, "asked_ms": asked["created_ms"]}))
         note.unlink()
     reborn = store.crash()
-
-    async def go_on(node: Node) -> None:
-        while (jobs := node.service.forgetting.listed("m")) and any(one["state"] == "running" for one in jobs):
+    async with serving(reborn, refits=kept) as node:
+        while (listed := node.service.forgetting.listed("m")) and any(one["state"] == "running" for one in listed):
             await asyncio.sleep(0.01)
-        by_id = {one["id"]: one for one in jobs}
-        job, given_up = by_id.pop(json.loads(held)["id"]), by_id.pop("f1")
-        assert (job["progress"], by_id) == (1.0, {})
+        by_id = {one["id"]: one for one in listed}
+        found, given_up = by_id.pop(json.loads(held)["id"]), by_id.pop("f1")
+        assert (found["progress"], by_id) == (1.0, {})
         assert (given_up["id"], given_up["state"], given_up["error"]["code"]) == ("f1", "interrupted", "job_interrupted")
-        assert (job["result"]["rows"], job["result"]["of"]) == (20, 110)
+        assert (found["result"]["rows"], found["result"]["of"]) == (20, 110)
         gone = {event for event in of(reborn, "ann") if event <= 101}
         assert len(gone) == 20
-        check(reborn, job["result"], gone)
+        check(reborn, found["result"], gone)
         assert [one.name for one in (tmp_path / FOLDER).iterdir()] == ["f2.json"]
         assert not list((tmp_path / FORMER_FOLDER).glob("*"))
-
-    run_with(reborn, go_on, refits=kept)
 
 
 def copied(store: MemoryStore) -> MemoryStore:
@@ -394,43 +339,38 @@ def copied(store: MemoryStore) -> MemoryStore:
     return left
 
 
-def test_a_kill_at_any_call_of_the_store_forgets_everything_or_nothing() -> None:
-    begun = MemoryStore()
+def spy(store: MemoryStore, at: int) -> list[MemoryStore]:
+    """Copy the store before call `at` of it, into the list that is returned."""
+    left, calls = list[MemoryStore](), itertools.count(1)
 
-    async def fill(node: Node) -> None:
+    def spied(real: Any) -> Any:
+        def call(*args: Any) -> Any:
+            if next(calls) == at:
+                left.append(copied(store))
+            return real(*args)
+
+        return call
+
+    for name in ("append", "read", "stage", "commit", "trim", "generations"):
+        setattr(store, name, spied(getattr(store, name)))
+    return left
+
+
+async def test_a_kill_at_any_call_of_the_store_forgets_everything_or_nothing(store: MemoryStore) -> None:
+    async with serving(store) as node:
         await node.observe(rows(40, 1))
-
-    run_with(begun, fill)
-    whole = begun.crash()
+    whole = store.crash()
     expected = replay(never(whole, of(whole, "ann"), whole.head("m").seq), "m").digest
     seen = set()
     for at in itertools.count(2, 6):
-        store, left = copied(whole), list[MemoryStore]()
-
-        async def forget(node: Node, store: MemoryStore = store, at: int = at, left: list[MemoryStore] = left) -> None:
-            calls = itertools.count(1)
-
-            def spied(real: Any) -> Any:
-                def call(*args: Any) -> Any:
-                    if next(calls) == at:
-                        left.append(copied(store))
-                    return real(*args)
-
-                return call
-
-            for name in ("append", "read", "stage", "commit", "trim", "generations"):
-                setattr(store, name, spied(getattr(store, name)))
+        async with serving(copied(whole)) as node:
+            left = spy(node.store, at)
             await node.forget("m", ["ann"], False)
-
-        run_with(store, forget)
         if not left:
             break
         seen.add(replay(left[0], "m").state.progressive.examples)
-
-        async def again(node: Node) -> None:
+        async with serving(left[0]) as node:
             await node.forget("m", ["ann"], False)
-
-        run_with(left[0], again)
         after = left[0].crash()
         (forgot,) = (record.first for record in after.read("m", 0, 2**30) if len(forgotten_by(record)))
         assert all(one.applied >= forgot for one in after.generations("m"))

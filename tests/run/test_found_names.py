@@ -18,7 +18,7 @@ from riata.run.state.replay import replay
 from riata.run.writer.learning import EVERY_MS, NamesLooked
 from riata.store import records
 from tests.doubles.memory_store import MemoryStore
-from tests.run.node import SMALL, Node, run_with
+from tests.run.node import SMALL, Node, serving
 
 SLICED: dict[str, Any] = {**SMALL, "slices": ["country"]}
 
@@ -43,10 +43,9 @@ def examples(node: Node) -> dict[str, int]:
     return {one["value"]: one["examples"] for one in found}
 
 
-def test_values_are_named_by_an_event_and_counted_after_it() -> None:
+async def test_values_are_named_by_an_event_and_counted_after_it() -> None:
     store, later = MemoryStore(), rows(500, 2)
-
-    async def work(node: Node) -> None:
+    async with serving(store, SLICED) as node:
         await node.observe(rows(300, 1))
         await named(node)
         assert (await node.service.changes("m"))[0] | {"time": None, "seq": 0} == {
@@ -59,19 +58,14 @@ def test_values_are_named_by_an_event_and_counted_after_it() -> None:
         german = next(one for one in node.service.published("m").figures["slices"] if one["value"] == "de")
         assert german["faded"]["base_rate"] == pytest.approx(0.9, abs=0.06)
         assert german["faded"]["loss"] < 0.5
-
-    run_with(store, work, SLICED)
     again = store.crash()
     assert replay(again, "m").equal
-
-    async def reopened(node: Node) -> None:
+    async with serving(again) as node:
         assert sum(examples(node).values()) == 500
         await node.admin.change("m", {"slices": ["device"]})
         await named(node)
         await node.observe(rows(10, 3))
         assert examples(node) == {"phone": 10}
-
-    run_with(again, reopened)
     assert replay(again.crash(), "m").equal
 
 
@@ -95,11 +89,10 @@ def test_names_are_looked_for_again_when_more_came_and_not_too_often() -> None:
     assert looked.payload(now, book) is None
 
 
-def test_followed_weights_are_those_of_the_replay_and_of_the_next_start() -> None:
+async def test_followed_weights_are_those_of_the_replay_and_of_the_next_start() -> None:
     store, names = MemoryStore(), ["age", "country=de", "country=de \u00d7 device=phone", "nobody"]
     crossed: dict[str, Any] = {**SMALL, "encoder": {**SMALL["encoder"], "crosses": [["country", "device"]]}}
-
-    async def work(node: Node) -> None:
+    async with serving(store, crossed) as node:
         await node.observe(rows(700, 1))
         await node.admin.change("m", {"weights_followed": names})
         await named(node)
@@ -114,20 +107,15 @@ def test_followed_weights_are_those_of_the_replay_and_of_the_next_start() -> Non
         copied = decode_edition(encode_edition(published), node.engine.clock).followed
         assert copied is not None
         assert copied.document(names) == published.followed.document(names)
-
-    run_with(store, work, crossed)
     again = store.crash()
     assert replay(again, "m").equal
-
-    async def reopened(node: Node) -> None:
+    async with serving(again) as node:
         await node.admin.change("m", {"weights_followed": ["age"]})
         followed = node.service.published("m").followed
         assert followed is not None
         assert (followed.names, followed.examples.tolist()) == (("age",), [700, 1000, 2000, 3000])
         await node.admin.change("m", {"weights_followed": []})
         assert node.service.published("m").followed is None
-
-    run_with(again, reopened)
     assert replay(again.crash(), "m").equal
 
 

@@ -23,7 +23,7 @@ from riata.run.state.replay import in_this_thread, replay
 from riata.store import layout, records
 from riata.store.store import Store
 from tests.doubles.memory_store import MemoryStore
-from tests.run.node import SMALL, Node, events, run_with
+from tests.run.node import SMALL, Node, events, serving
 from tests.run.promotions import another_state, promote
 from tests.run.test_forgetting import KINDS, never, of, rows
 
@@ -45,11 +45,10 @@ def carried_at(store: Store, seq: int, model: str = "m") -> tuple[dict[str, Any]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_state_is_that_of_a_model_that_stopped_there(kind: str) -> None:
+async def test_the_state_is_that_of_a_model_that_stopped_there(kind: str) -> None:
     store, document = MemoryStore(), {**SMALL, **KINDS[kind]}
     labels = document.get("labels", "0/1")
-
-    async def work(node: Node) -> None:
+    async with serving(store, document) as node:
         for seed in range(4):
             await node.observe(rows(60, seed, labels))
             for row in rows(7, 10 + seed, labels):
@@ -70,8 +69,6 @@ def test_the_state_is_that_of_a_model_that_stopped_there(kind: str) -> None:
             assert store.generations("m")[0].applied >= answer["seq"]  # saved before it is acknowledged
         assert replay(store, "m").equal
 
-    run_with(store, work, document)
-
 
 class SetClock(SystemClock):
     """The clock of the machine, but for the time that events are accepted at."""
@@ -86,160 +83,131 @@ def at(clock: str) -> int:
     return int(datetime.fromisoformat(f"2026-03-01T{clock}Z").timestamp() * 1000)
 
 
-def test_a_moment_means_the_last_event_accepted_before_it_and_what_is_undone_is_said() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
-        clock = node.engine.clock = SetClock()
-        for minute, seed in (("13:58:00", 1), ("13:59:59.999", 2), ("14:00:00", 3), ("14:10:00", 4)):
-            clock.now_ms = at(minute)
-            await node.observe(events(10, seed))
-        clock.now_ms = at("14:20:00")
-        await node.admin.change("m", {"checkpoint_every_s": 77})
-        looked = await go_back(node, "14:00", dry_run=True)
-        assert (looked["to"], looked["to_time"], looked["at"]) == (21, "2026-03-01T13:59:59.999Z", "2026-03-01T14:00:00+00:00")
-        assert looked["undone"] == {
-            "events": 20, "from": 22, "to": 42, "brought_back": 0, "configurations": 1, "restores": 0, "promotions": 0,
-            "forgets": 0, "from_time": "2026-03-01T14:00:00.000Z", "to_time": "2026-03-01T14:20:00.000Z",
-        }  # fmt: skip
-        assert looked["then"]["cumulative"]["examples"] == 20
-        assert looked["now"]["cumulative"]["examples"] == 40
-        assert (looked["seq"], store.head("m").seq) == (0, 42)  # a dry run changes nothing
-        assert [one["kind"] for one in await node.service.changes("m")] == ["configured", "created"]
-        assert (await go_back(node, "-10m", dry_run=True))["to"] == 31  # of 14:20, those before 14:10
-        assert (await go_back(node, "2026-03-01T15:10:00+01:00", dry_run=True))["to"] == 31
-        done = await go_back(node, "14:00")
-        assert (done["seq"], done["to"], done["after"]["cumulative"]["examples"]) == (43, 21, 20)
-        told = (await node.service.changes("m"))[0]
-        assert (told["kind"], told["source"]) == ("restored", {"to": 21, "at": "2026-03-01T14:00:00+00:00"})
-        assert told["settings"] == {"checkpoint_every_s": [77, 10]}  # the configuration is that of the moment
-        back = await go_back(node, 42)  # a restore can be undone like anything else
-        assert (back["undone"]["events"], back["undone"]["brought_back"], back["undone"]["restores"]) == (0, 20, 1)
-        assert node.engine.published("m").figures["cumulative"]["examples"] == 40
-        with pytest.raises(Conflict, match=r"before|cannot go back to 2026-03-01T08:00:00\+00:00: the first event") as refused:
-            await go_back(node, "08:00")
-        assert refused.value.code == "not_reachable"
-
-    run_with(store, work)
+async def test_a_moment_means_the_last_event_accepted_before_it_and_what_is_undone_is_said(
+    node: Node, store: MemoryStore
+) -> None:
+    clock = node.engine.clock = SetClock()
+    for minute, seed in (("13:58:00", 1), ("13:59:59.999", 2), ("14:00:00", 3), ("14:10:00", 4)):
+        clock.now_ms = at(minute)
+        await node.observe(events(10, seed))
+    clock.now_ms = at("14:20:00")
+    await node.admin.change("m", {"checkpoint_every_s": 77})
+    looked = await go_back(node, "14:00", dry_run=True)
+    assert (looked["to"], looked["to_time"], looked["at"]) == (21, "2026-03-01T13:59:59.999Z", "2026-03-01T14:00:00+00:00")
+    assert looked["undone"] == {
+        "events": 20, "from": 22, "to": 42, "brought_back": 0, "configurations": 1, "restores": 0, "promotions": 0,
+        "forgets": 0, "from_time": "2026-03-01T14:00:00.000Z", "to_time": "2026-03-01T14:20:00.000Z",
+    }  # fmt: skip
+    assert looked["then"]["cumulative"]["examples"] == 20
+    assert looked["now"]["cumulative"]["examples"] == 40
+    assert (looked["seq"], store.head("m").seq) == (0, 42)  # a dry run changes nothing
+    assert [one["kind"] for one in await node.service.changes("m")] == ["configured", "created"]
+    assert (await go_back(node, "-10m", dry_run=True))["to"] == 31  # of 14:20, those before 14:10
+    assert (await go_back(node, "2026-03-01T15:10:00+01:00", dry_run=True))["to"] == 31
+    done = await go_back(node, "14:00")
+    assert (done["seq"], done["to"], done["after"]["cumulative"]["examples"]) == (43, 21, 20)
+    told = (await node.service.changes("m"))[0]
+    assert (told["kind"], told["source"]) == ("restored", {"to": 21, "at": "2026-03-01T14:00:00+00:00"})
+    assert told["settings"] == {"checkpoint_every_s": [77, 10]}  # the configuration is that of the moment
+    back = await go_back(node, 42)  # a restore can be undone like anything else
+    assert (back["undone"]["events"], back["undone"]["brought_back"], back["undone"]["restores"]) == (0, 20, 1)
+    assert node.engine.published("m").figures["cumulative"]["examples"] == 40
+    with pytest.raises(Conflict, match=r"before|cannot go back to 2026-03-01T08:00:00\+00:00: the first event") as refused:
+        await go_back(node, "08:00")
+    assert refused.value.code == "not_reachable"
 
 
-def test_what_lies_outside_the_log_is_refused_with_what_can_be_reached() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
-        await node.observe(events(10))
-        with pytest.raises(Conflict, match="event 11 is the last") as nothing:
-            await go_back(node, 11)
-        assert nothing.value.code == "nothing_to_undo"
-        with pytest.raises(Conflict, match="the log ends at event 11; it can go back to any event from 1 on") as beyond:
-            await go_back(node, 12)
-        assert beyond.value.code == "not_reachable"
-        first = await go_back(node, 1)
-        assert (first["then"]["cumulative"]["examples"], first["then"]["non_zeros"]) == (0, 0)
-        with pytest.raises(NotFound):
-            await go_back(node, 1, "nothing")
-
-    run_with(store, work)
+async def test_what_lies_outside_the_log_is_refused_with_what_can_be_reached(node: Node) -> None:
+    await node.observe(events(10))
+    with pytest.raises(Conflict, match="event 11 is the last") as nothing:
+        await go_back(node, 11)
+    assert nothing.value.code == "nothing_to_undo"
+    with pytest.raises(Conflict, match="the log ends at event 11; it can go back to any event from 1 on") as beyond:
+        await go_back(node, 12)
+    assert beyond.value.code == "not_reachable"
+    first = await go_back(node, 1)
+    assert (first["then"]["cumulative"]["examples"], first["then"]["non_zeros"]) == (0, 0)
+    with pytest.raises(NotFound):
+        await go_back(node, 1, "nothing")
 
 
-def test_of_a_trimmed_log_any_event_from_a_generation_on_is_reached_and_older_ones_exactly() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
-        for seed in range(5):
-            await node.observe(events(50, seed))
-            await node.engine.save("m")
-        stopped = replay(store, "m", to=180).digest
-        store.trim(node.engine.led("a test").owner, "m", 3, 0)
-        first = store.head("m").first_seq
-        assert first == 152
-        listed = await node.service.going_back.listed("m")
-        assert listed["reach"] == {"since": 151, "exactly": []}
-        with pytest.raises(Conflict, match="the log begins at event 152; it can go back to any event from 151 on"):
-            await go_back(node, 150)
-        assert (await go_back(node, 151, dry_run=True))["from_generation"] == 3
-        done = await go_back(node, 180)
-        assert (done["from_generation"], carried_at(store, done["seq"])[1].freeze().digest().hex()) == (3, stopped)
-
-    run_with(store, work)
+async def test_of_a_trimmed_log_any_event_from_a_generation_on_is_reached_and_older_ones_exactly(
+    node: Node, store: MemoryStore
+) -> None:
+    for seed in range(5):
+        await node.observe(events(50, seed))
+        await node.engine.save("m")
+    stopped = replay(store, "m", to=180).digest
+    store.trim(node.engine.led("a test").owner, "m", 3, 0)
+    first = store.head("m").first_seq
+    assert first == 152
+    listed = await node.service.going_back.listed("m")
+    assert listed["reach"] == {"since": 151, "exactly": []}
+    with pytest.raises(Conflict, match="the log begins at event 152; it can go back to any event from 151 on"):
+        await go_back(node, 150)
+    assert (await go_back(node, 151, dry_run=True))["from_generation"] == 3
+    done = await go_back(node, 180)
+    assert (done["from_generation"], carried_at(store, done["seq"])[1].freeze().digest().hex()) == (3, stopped)
 
 
-def test_a_generation_without_a_way_forward_is_a_point_of_its_own() -> None:
-    store = MemoryStore()
+async def test_a_generation_without_a_way_forward_is_a_point_of_its_own(node: Node, store: MemoryStore) -> None:
+    for seed in range(5):
+        await node.observe(events(50, seed))
+        await node.engine.save("m")
+    head, kept = store.head("m"), store.generations("m")
+    trimmed = replace(head, first_seq=210)
+    assert reach(trimmed, kept) == Reach(251, {201: 4, 151: 3})
+    assert reach(trimmed, kept).sentence() == (
+        "exactly event 151 (snapshot 3); exactly event 201 (snapshot 4); any event from 251 on"
+    )
+    assert reach(trimmed, kept, [(230, np.array([160]))]) == Reach(251, {151: 3})  # the other one has learnt that row
+    call = in_this_thread(store)
+    history = read_history(call, "m", None, lambda _event: None)
+    history.head = trimmed
+    config = node.engine.published("m").config
+    found = state_at(call, history, 151, config, lambda _share: None)
+    assert (found.generation, found.state.freeze().digest().hex()) == (3, replay(store, "m", to=151).digest)
+    with pytest.raises(Conflict, match="exactly event 151"):
+        state_at(call, history, 160, config, lambda _share: None)
 
-    async def work(node: Node) -> None:
-        for seed in range(5):
-            await node.observe(events(50, seed))
-            await node.engine.save("m")
-        head, kept = store.head("m"), store.generations("m")
-        trimmed = replace(head, first_seq=210)
-        assert reach(trimmed, kept) == Reach(251, {201: 4, 151: 3})
-        assert reach(trimmed, kept).sentence() == (
-            "exactly event 151 (snapshot 3); exactly event 201 (snapshot 4); any event from 251 on"
+
+async def test_forgotten_rows_stay_forgotten_in_every_state_that_is_reached(node: Node, store: MemoryStore) -> None:
+    await node.observe(rows(60, 1))
+    await node.admin.change("m", {"checkpoint_every_s": 77})
+    await node.observe(rows(60, 2))
+    answer = await node.forget("m", ["ann"], False)
+    await node.observe(rows(60, 3))
+    gone = {event for event in of(store, "ann") if event < answer["seq"]}
+    twin = never(store, gone, store.head("m").seq)
+    for to in (40, 100, answer["seq"], answer["seq"] + 33):
+        done = await go_back(node, to)
+        assert done["relearnt"] == (to < answer["seq"])
+        assert carried_at(store, done["seq"])[1].learner.weights().beta.tobytes() == (
+            replay(twin, "m", to=to).state.learner.weights().beta.tobytes()
         )
-        assert reach(trimmed, kept, [(230, np.array([160]))]) == Reach(251, {151: 3})  # the other one has learnt that row
-        call = in_this_thread(store)
-        history = read_history(call, "m", None, lambda _event: None)
-        history.head = trimmed
-        config = node.engine.published("m").config
-        found = state_at(call, history, 151, config, lambda _share: None)
-        assert (found.generation, found.state.freeze().digest().hex()) == (3, replay(store, "m", to=151).digest)
-        with pytest.raises(Conflict, match="exactly event 151"):
-            state_at(call, history, 160, config, lambda _share: None)
-
-    run_with(store, work)
+        counted = read_effective_log(in_this_thread(store), "m").window()
+        assert counted.events == done["after"]["cumulative"]["examples"] == done["then"]["cumulative"]["examples"]
+    again = await node.forget("m", ["bob"], False)  # after restores into the middle of records
+    left = of(store, "ann", "bob") - {event for event in of(store, "ann") if event > answer["seq"]}
+    assert store.generations("m")[0].state_digest.hex() == replay(never(store, left, again["seq"] - 1), "m").digest
+    assert replay(store, "m").equal
 
 
-def test_forgotten_rows_stay_forgotten_in_every_state_that_is_reached() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
-        await node.observe(rows(60, 1))
-        await node.admin.change("m", {"checkpoint_every_s": 77})
-        await node.observe(rows(60, 2))
-        answer = await node.forget("m", ["ann"], False)
-        await node.observe(rows(60, 3))
-        gone = {event for event in of(store, "ann") if event < answer["seq"]}
-        twin = never(store, gone, store.head("m").seq)
-        for to in (40, 100, answer["seq"], answer["seq"] + 33):
-            done = await go_back(node, to)
-            assert done["relearnt"] == (to < answer["seq"])
-            assert carried_at(store, done["seq"])[1].learner.weights().beta.tobytes() == (
-                replay(twin, "m", to=to).state.learner.weights().beta.tobytes()
-            )
-            counted = read_effective_log(in_this_thread(store), "m").window()
-            assert counted.events == done["after"]["cumulative"]["examples"] == done["then"]["cumulative"]["examples"]
-        again = await node.forget("m", ["bob"], False)  # after restores into the middle of records
-        left = of(store, "ann", "bob") - {event for event in of(store, "ann") if event > answer["seq"]}
-        assert store.generations("m")[0].state_digest.hex() == replay(never(store, left, again["seq"] - 1), "m").digest
-        assert replay(store, "m").equal
-
-    run_with(store, work)
+async def test_rows_are_forgotten_of_a_log_that_went_back_into_the_middle_of_a_record(node: Node, store: MemoryStore) -> None:
+    await node.observe(rows(60, 1))
+    await node.observe(rows(60, 2))
+    await go_back(node, 91)  # 90 rows
+    await node.observe(rows(30, 3))
+    window = read_effective_log(in_this_thread(store), "m").window()
+    assert (window.events, window.undone_by_restore) == (120, 30)
+    answer = await node.forget("m", ["ann"], False)
+    assert (answer["of"], answer["rows"], answer["in_log"]) == (120, 12 + 6 + 6, 30)
+    assert store.generations("m")[0].state_digest.hex() == replay(never(store, of(store, "ann"), answer["seq"] - 1), "m").digest
 
 
-def test_rows_are_forgotten_of_a_log_that_went_back_into_the_middle_of_a_record() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
-        await node.observe(rows(60, 1))
-        await node.observe(rows(60, 2))
-        await go_back(node, 91)  # 90 rows
-        await node.observe(rows(30, 3))
-        window = read_effective_log(in_this_thread(store), "m").window()
-        assert (window.events, window.undone_by_restore) == (120, 30)
-        answer = await node.forget("m", ["ann"], False)
-        assert (answer["of"], answer["rows"], answer["in_log"]) == (120, 12 + 6 + 6, 30)
-        assert (
-            store.generations("m")[0].state_digest.hex() == replay(never(store, of(store, "ann"), answer["seq"] - 1), "m").digest
-        )
-
-    run_with(store, work)
-
-
-def test_what_was_undone_may_be_sent_again_also_of_half_a_request() -> None:
+async def test_what_was_undone_may_be_sent_again_also_of_half_a_request() -> None:
     store, sent = MemoryStore(), events(30, 1, first_id=0)
-
-    async def work(node: Node) -> None:
+    async with serving(store) as node:
         await node.observe(sent)
         await go_back(node, 16)  # 15 rows are left
         again = await node.observe(sent)
@@ -252,18 +220,13 @@ def test_what_was_undone_may_be_sent_again_also_of_half_a_request() -> None:
         assert (await node.observe(sent)).duplicate == 30
         assert node.engine.published("m").figures["cumulative"]["examples"] == 30
 
-    run_with(store, work)
 
-
-def test_a_promotion_and_a_restore_on_the_way_are_repeated() -> None:
-    store = MemoryStore()
-
-    async def begin(node: Node) -> None:
+async def test_a_promotion_and_a_restore_on_the_way_are_repeated(store: MemoryStore) -> None:
+    async with serving(store) as node:
         await node.observe(events(60, 1))
         await node.observe(events(60, 2))
         promote(store, another_state(store, 61))  # behind the back of the service: it starts again
-
-    async def go_on(node: Node) -> None:
+    async with serving(store := store.crash()) as node:
         await node.observe(events(60, 3))
         await go_back(node, 150)
         await node.observe(events(60, 4))
@@ -274,14 +237,9 @@ def test_a_promotion_and_a_restore_on_the_way_are_repeated() -> None:
             done = await go_back(node, to)
             assert carried_at(store, done["seq"])[1].freeze().digest().hex() == stopped
 
-    run_with(store, begin)
-    run_with(store := store.crash(), go_on)
 
-
-def test_challengers_are_taken_off_in_the_transaction_of_the_restore_and_can_backfill_again() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
+async def test_challengers_are_taken_off_in_the_transaction_of_the_restore_and_can_backfill_again(store: MemoryStore) -> None:
+    async with serving(store) as node:
         await node.observe(events(50, 1))
         await node.admin.put_model("b", {"follow": "m", "learner": {"eta": 0.1}})
         await node.observe(events(50, 2))
@@ -306,59 +264,47 @@ def test_challengers_are_taken_off_in_the_transaction_of_the_restore_and_can_bac
         assert node.service.describe("m")["challengers"] == []
         saved = (await node.admin.snapshot_now("m"))["generation"]
         assert (await node.admin.restore("m", saved))["taken_off"] == []
-
-    run_with(store, work)
-    run_with(store.crash(), lambda node: node.observe(events(5, 9)))  # the followers of a start are those of the log
-
-
-def test_a_generation_with_rows_that_were_forgotten_since_is_not_put_back() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
-        await node.observe(rows(50, 1))
-        kept = (await node.admin.snapshot_now("m"))["generation"]
-        content, generation = store.open_generation("m", kept), store.generations("m")[0]
-        answer = await node.forget("m", ["ann"], False)
-        with pytest.raises(Conflict, match=f"includes rows that event {answer['seq']} forgot") as refused:
-            await require_unforgotten(node.engine, "m", generation)
-        assert (refused.value.code, len(content)) == ("not_reachable", generation.bytes)
-        newest = store.generations("m")[0]
-        await require_unforgotten(node.engine, "m", newest)
-        assert (await node.admin.restore("m", newest.gen))["generation"] == newest.gen
-
-    run_with(store, work)
+    async with serving(store.crash()) as node:
+        await node.observe(events(5, 9))  # the followers of a start are those of the log
 
 
-def test_a_request_while_its_job_runs_joins_it_and_a_stop_ends_it_with_nothing_changed() -> None:
-    store = MemoryStore()
-
-    async def work(node: Node) -> None:
-        await node.observe(events(50, 1))
-        going_back, jobs = node.service.going_back, node.service.jobs
-        jobs.patience_s = 0.0
-        async with node.engine.served_model("m").changing:
-            first = await going_back.restore("m", RestoreRequest(event=20))
-            second = await going_back.restore("m", RestoreRequest(event=20))
-            assert (first.state, first) == ("running", second)
-            assert [one["id"] for one in (await going_back.listed("m"))["restore"]] == [first.id]
-            stopping = asyncio.create_task(jobs.stop())
-            await asyncio.sleep(0)
-        await stopping
-        (job,) = (await going_back.listed("m"))["restore"]
-        assert (job["state"], job["error"]["code"]) == ("interrupted", "stopping")
-        assert store.head("m").seq == 51
-
-    run_with(store, work)
+async def test_a_generation_with_rows_that_were_forgotten_since_is_not_put_back(node: Node, store: MemoryStore) -> None:
+    await node.observe(rows(50, 1))
+    kept = (await node.admin.snapshot_now("m"))["generation"]
+    content, generation = store.open_generation("m", kept), store.generations("m")[0]
+    answer = await node.forget("m", ["ann"], False)
+    with pytest.raises(Conflict, match=f"includes rows that event {answer['seq']} forgot") as refused:
+        await require_unforgotten(node.engine, "m", generation)
+    assert (refused.value.code, len(content)) == ("not_reachable", generation.bytes)
+    newest = store.generations("m")[0]
+    await require_unforgotten(node.engine, "m", newest)
+    assert (await node.admin.restore("m", newest.gen))["generation"] == newest.gen
 
 
-def test_a_second_state_needs_memory() -> None:
-    async def work(node: Node) -> None:
-        await node.observe(events(50, 1))
-        node.engine.memory.bytes_max = 1
-        with pytest.raises(Unavailable, match="going back to an event may take"):
-            await go_back(node, 20)
+async def test_a_request_while_its_job_runs_joins_it_and_a_stop_ends_it_with_nothing_changed(
+    node: Node, store: MemoryStore
+) -> None:
+    await node.observe(events(50, 1))
+    going_back, jobs = node.service.going_back, node.service.jobs
+    jobs.patience_s = 0.0
+    async with node.engine.served_model("m").changing:
+        first = await going_back.restore("m", RestoreRequest(event=20))
+        second = await going_back.restore("m", RestoreRequest(event=20))
+        assert (first.state, first) == ("running", second)
+        assert [one["id"] for one in (await going_back.listed("m"))["restore"]] == [first.id]
+        stopping = asyncio.create_task(jobs.stop())
+        await asyncio.sleep(0)
+    await stopping
+    (job,) = (await going_back.listed("m"))["restore"]
+    assert (job["state"], job["error"]["code"]) == ("interrupted", "stopping")
+    assert store.head("m").seq == 51
 
-    run_with(MemoryStore(), work)
+
+async def test_a_second_state_needs_memory(node: Node) -> None:
+    await node.observe(events(50, 1))
+    node.engine.memory.bytes_max = 1
+    with pytest.raises(Unavailable, match="going back to an event may take"):
+        await go_back(node, 20)
 
 
 @pytest.mark.parametrize(

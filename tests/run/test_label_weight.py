@@ -22,7 +22,7 @@ from riata.run.state.config_changes import with_changes
 from riata.run.state.replay import replay
 from riata.wire.batch import weighted
 from tests.doubles.memory_store import MemoryStore
-from tests.run.node import Node, run_with
+from tests.run.node import serving
 from tests.run.refit_rows import SLOW, rows
 from tests.run.test_fit import fitted, lines_of
 from tests.run.test_refit_work import prepared, solved
@@ -53,25 +53,20 @@ def test_what_is_learnt_is_what_rows_with_these_weights_teach(kind: str) -> None
     )
 
 
-def test_replay_a_restart_and_a_model_in_a_notebook_have_the_bits_of_the_service() -> None:
+async def test_replay_a_restart_and_a_model_in_a_notebook_have_the_bits_of_the_service() -> None:
     data, document = rows(500), {**SLOW, "label_weight": WEIGHTS}
     store, digests = MemoryStore(), []
-
-    async def learn(node: Node) -> None:
+    async with serving(store, document) as node:
         for start in range(0, 500, 90):
             await node.observe(data[start : start + 90])
         digests.append((await node.admin.snapshot_now("m"))["state_digest"])
-
-    async def after(node: Node) -> None:
-        served = node.service.published("m").model.weights
-        assert served.intercept == notebook._model().weights.intercept
-        digests.append((await node.admin.snapshot_now("m"))["state_digest"])
-
-    run_with(store, learn, document)
     assert replay(store.crash(), "m").state.freeze().digest().hex() == digests[0]
     notebook = Model(document)
     notebook.learn_many(data)
-    run_with(store.crash(), after)
+    async with serving(store.crash()) as node:
+        served = node.service.published("m").model.weights
+        assert served.intercept == notebook._model().weights.intercept
+        digests.append((await node.admin.snapshot_now("m"))["state_digest"])
     assert digests[0] == digests[1] == fitted(lines_of(data), document).digest
 
 
@@ -91,13 +86,9 @@ def test_a_refit_is_that_of_rows_with_these_weights(tmp_path: Path, monkeypatch:
     assert set(again.parts[0].load().weight) == {0.5, 8.0}
 
 
-def test_other_weights_are_tried_on_a_log_and_their_losses_compare() -> None:
-    store = MemoryStore()
-
-    async def learn(node: Node) -> None:
+async def test_other_weights_are_tried_on_a_log_and_their_losses_compare(store: MemoryStore) -> None:
+    async with serving(store, SLOW) as node:
         await node.observe(rows(800))
-
-    run_with(store, learn, SLOW)
     own = read_config(SLOW)
     own_row, heavy = backtest(store.crash(), "m", [("heavy", with_settings(own, "label_weight.positive=5"))]).document()[
         "settings"

@@ -24,7 +24,7 @@ from tests.doubles.memory_store import MemoryStore
 from tests.learn.streams import to_batch
 from tests.predict.sketches import random_sketch
 from tests.run.events import create_model, log_batch, random_batch
-from tests.run.node import SMALL, Node, events, run_with
+from tests.run.node import SMALL, Node, events
 from tests.twins.truncated_step import Event
 
 HYBRID: dict[str, Any] = {**SMALL, "learner": {"kind": "taylor_sketch", "k": 4, "gamma": 0.5, "block": 10, "rounds": 1}}
@@ -68,17 +68,15 @@ def refresh(curvature: Curvature, state: FakeState) -> int:
     return state.learner.asked
 
 
-def test_a_served_model_has_the_plan_for_answering_rows() -> None:
-    async def work(node: Node) -> None:
-        await node.observe(events(40))
-        model = node.service.published("m").model
-        assert isinstance(model, LinearModel)
-        assert model.plan is not None
-        made = Plan(model.native, model.origin.encoder, model.origin.labels)
-        assert bytes(model.plan.weights) == bytes(made.weights)
-        assert bytes(model.plan.rules)[:48] == bytes(made.rules)[:48]  # what is no address
-
-    run_with(MemoryStore(), work, {**SMALL, "encoder": {"bits": 12, "text": ["color"], "hash_key": 7, "normalise": "l2"}})
+@pytest.mark.parametrize("document", [{**SMALL, "encoder": {"bits": 12, "text": ["color"], "hash_key": 7, "normalise": "l2"}}])
+async def test_a_served_model_has_the_plan_for_answering_rows(node: Node) -> None:
+    await node.observe(events(40))
+    model = node.service.published("m").model
+    assert isinstance(model, LinearModel)
+    assert model.plan is not None
+    made = Plan(model.native, model.origin.encoder, model.origin.labels)
+    assert bytes(model.plan.weights) == bytes(made.weights)
+    assert bytes(model.plan.rules)[:48] == bytes(made.rules)[:48]  # what is no address
 
 
 def test_an_inversion_is_followed_by_twenty_times_its_duration_without_one() -> None:
@@ -134,68 +132,62 @@ def test_a_learner_without_a_sketch_is_never_late() -> None:
 
 
 @pytest.mark.usefixtures("few_events_do")
-def test_after_a_stream_has_ended_its_last_events_get_their_standard_errors_too() -> None:
-    async def work(node: Node) -> None:
-        for seed in range(12):
-            await node.observe(events(10, seed=seed))
-        looked = await node.engine.led("the path").look("m")
-        assert looked.sketch is not None
-        expected = Covariance.of(looked.sketch)
-        batch = node.parse(events(20, seed=99)).batch
+@pytest.mark.parametrize("document", [HYBRID])
+async def test_after_a_stream_has_ended_its_last_events_get_their_standard_errors_too(node: Node) -> None:
+    for seed in range(12):
+        await node.observe(events(10, seed=seed))
+    looked = await node.engine.led("the path").look("m")
+    assert looked.sketch is not None
+    expected = Covariance.of(looked.sketch)
+    batch = node.parse(events(20, seed=99)).batch
 
-        def as_of_now() -> bool:
-            model = node.service.published("m").model
-            uncertainty = look_up(expected, model.weights)
-            assert uncertainty is not None
-            assert isinstance(model, LinearModel)
-            wanted = np.empty(batch.n)
-            uncertainty.std_errors(batch, model.native, wanted)
-            return bool((model.score(batch).std_error == wanted).all())
+    def as_of_now() -> bool:
+        model = node.service.published("m").model
+        uncertainty = look_up(expected, model.weights)
+        assert uncertainty is not None
+        assert isinstance(model, LinearModel)
+        wanted = np.empty(batch.n)
+        uncertainty.std_errors(batch, model.native, wanted)
+        return bool((model.score(batch).std_error == wanted).all())
 
-        await soon(as_of_now)
-
-    run_with(MemoryStore(), work, HYBRID)
+    await soon(as_of_now)
 
 
 @pytest.mark.usefixtures("few_events_do")
-def test_a_restore_does_not_keep_the_previous_curvature() -> None:
-    async def work(node: Node) -> None:
-        await node.observe(events(50))
-        saved = await node.admin.snapshot_now("m")
-        await node.observe(events(50, seed=1))
-        await node.admin.restore("m", saved["generation"])
-        looked = await node.engine.led("the path").look("m")
-        model = node.service.published("m").model
-        assert looked.sketch is not None
-        assert isinstance(model, LinearModel)
-        assert model.uncertainty is not None
-        uncertainty = look_up(Covariance.of(looked.sketch), model.weights)
-        assert uncertainty is not None
-        assert model.uncertainty.spread.covariance.tolist() == uncertainty.spread.covariance.tolist()
-
-    run_with(MemoryStore(), work, HYBRID)
+@pytest.mark.parametrize("document", [HYBRID])
+async def test_a_restore_does_not_keep_the_previous_curvature(node: Node) -> None:
+    await node.observe(events(50))
+    saved = await node.admin.snapshot_now("m")
+    await node.observe(events(50, seed=1))
+    await node.admin.restore("m", saved["generation"])
+    looked = await node.engine.led("the path").look("m")
+    model = node.service.published("m").model
+    assert looked.sketch is not None
+    assert isinstance(model, LinearModel)
+    assert model.uncertainty is not None
+    uncertainty = look_up(Covariance.of(looked.sketch), model.weights)
+    assert uncertainty is not None
+    assert model.uncertainty.spread.covariance.tolist() == uncertainty.spread.covariance.tolist()
 
 
-def test_a_model_says_whether_it_has_standard_errors_and_why_not() -> None:
-    async def work(node: Node) -> None:
-        assert node.service.describe("m")["std_error"] == {"available": False, "why_not": "nothing was learnt yet"}
-        await node.observe(events(5))
-        await soon(lambda: "too few events" in str(node.service.describe("m")["std_error"]["why_not"]))
-        await node.observe([{**row, "label": i % 2} for i, row in enumerate(events(200))])
-        await soon(lambda: node.service.describe("m")["std_error"] == {"available": True, "why_not": None})
-        assert node.service.describe("m")["memory_bytes"]["served"] > 0
-        plain = node.service.describe("default")
-        assert plain["std_error"] == {"available": False, "why_not": "the learner keeps no curvature"}
-        assert plain["mixed"] == {
-            "eta": pytest.approx([0.6, 2.7, 24.3]), "share": pytest.approx([0.72, 0.135, 0.045]), "base_rate": 0.1,
-        }  # fmt: skip
-        assert node.service.describe("m")["mixed"] is None
-        assert [(line["learner"], line["mode"]) for line in node.service.models()] == [
-            ("truncated_gradient", None),
-            ("taylor_sketch", "hybrid"),
-        ]
-
-    run_with(MemoryStore(), work, HYBRID)
+@pytest.mark.parametrize("document", [HYBRID])
+async def test_a_model_says_whether_it_has_standard_errors_and_why_not(node: Node) -> None:
+    assert node.service.describe("m")["std_error"] == {"available": False, "why_not": "nothing was learnt yet"}
+    await node.observe(events(5))
+    await soon(lambda: "too few events" in str(node.service.describe("m")["std_error"]["why_not"]))
+    await node.observe([{**row, "label": i % 2} for i, row in enumerate(events(200))])
+    await soon(lambda: node.service.describe("m")["std_error"] == {"available": True, "why_not": None})
+    assert node.service.describe("m")["memory_bytes"]["served"] > 0
+    plain = node.service.describe("default")
+    assert plain["std_error"] == {"available": False, "why_not": "the learner keeps no curvature"}
+    assert plain["mixed"] == {
+        "eta": pytest.approx([0.6, 2.7, 24.3]), "share": pytest.approx([0.72, 0.135, 0.045]), "base_rate": 0.1,
+    }  # fmt: skip
+    assert node.service.describe("m")["mixed"] is None
+    assert [(line["learner"], line["mode"]) for line in node.service.models()] == [
+        ("truncated_gradient", None),
+        ("taylor_sketch", "hybrid"),
+    ]
 
 
 @pytest.mark.parametrize("good", [True, False])
@@ -220,41 +212,34 @@ def test_a_model_that_is_worse_than_its_base_rate_has_no_standard_errors(good: b
     assert good or published.no_std_error.startswith("the model is worse than its base rate")
 
 
-def test_a_model_names_the_columns_that_are_not_scaled() -> None:
-    async def work(node: Node) -> None:
-        rows: list[dict[str, Any]] = [{"features": {"salary": 40_000.0 + i, "age": 0.1}, "label": i % 2} for i in range(60)]
-        await node.observe(rows)
-        (warning,) = node.service.describe("m")["warnings"]
-        assert (warning["code"], warning["features"]) == ("columns_not_scaled", ["salary"])
-        assert warning["detail"].endswith("Create it with standardised true, the default.")
-
-    run_with(MemoryStore(), work, {**HYBRID, "learner": {**HYBRID["learner"], "standardised": False}})
+@pytest.mark.parametrize("document", [{**HYBRID, "learner": {**HYBRID["learner"], "standardised": False}}])
+async def test_a_model_names_the_columns_that_are_not_scaled(node: Node) -> None:
+    rows: list[dict[str, Any]] = [{"features": {"salary": 40_000.0 + i, "age": 0.1}, "label": i % 2} for i in range(60)]
+    await node.observe(rows)
+    (warning,) = node.service.describe("m")["warnings"]
+    assert (warning["code"], warning["features"]) == ("columns_not_scaled", ["salary"])
+    assert warning["detail"].endswith("Create it with standardised true, the default.")
 
 
-def test_a_model_names_a_value_that_is_far_from_all_others() -> None:
-    async def work(node: Node) -> None:
-        rows: list[dict[str, Any]] = [
-            {"features": {"age": 999.0 if i == 3 else 40.5 + i % 30, "height": 1.6 + i % 7 / 10}, "label": i % 2}
-            for i in range(200)
-        ]
-        await node.observe(rows)
-        (warning,) = node.service.describe("m")["warnings"]
-        assert (warning["code"], warning["features"]) == ("far_values", ["age"])
-        assert "from all others of its column: 999. A value" in warning["detail"]
-
-    run_with(MemoryStore(), work, {})
+@pytest.mark.parametrize("document", [{}])
+async def test_a_model_names_a_value_that_is_far_from_all_others(node: Node) -> None:
+    rows: list[dict[str, Any]] = [
+        {"features": {"age": 999.0 if i == 3 else 40.5 + i % 30, "height": 1.6 + i % 7 / 10}, "label": i % 2} for i in range(200)
+    ]
+    await node.observe(rows)
+    (warning,) = node.service.describe("m")["warnings"]
+    assert (warning["code"], warning["features"]) == ("far_values", ["age"])
+    assert "from all others of its column: 999. A value" in warning["detail"]
 
 
-def test_a_model_says_what_it_learnt_in_the_last_minute() -> None:
-    async def work(node: Node) -> None:
-        await node.observe(events(30))
-        await soon(lambda: node.service.published("m").figures["recent"]["examples"] == 30)
-        figures = node.service.published("m").figures
-        told = of_last_minute(figures["minute"], 0)
-        assert (told["examples"], told["loss"]) == (30, pytest.approx(figures["recent"]["loss"]))
-        assert of_last_minute(figures["minute"], 66_000)["examples"] == 0
-
-    run_with(MemoryStore(), work, SMALL)
+@pytest.mark.parametrize("document", [SMALL])
+async def test_a_model_says_what_it_learnt_in_the_last_minute(node: Node) -> None:
+    await node.observe(events(30))
+    await soon(lambda: node.service.published("m").figures["recent"]["examples"] == 30)
+    figures = node.service.published("m").figures
+    told = of_last_minute(figures["minute"], 0)
+    assert (told["examples"], told["loss"]) == (30, pytest.approx(figures["recent"]["loss"]))
+    assert of_last_minute(figures["minute"], 66_000)["examples"] == 0
 
 
 def test_an_older_checkpoint_has_the_same_digest_and_no_faded_losses_of_the_base_rate() -> None:

@@ -29,7 +29,7 @@ from riata.run.state.replay import replay
 from riata.store.control_events import Counted
 from riata.store.payload import decode_batch
 from tests.doubles.memory_store import MemoryStore
-from tests.run.node import Node, run_with
+from tests.run.node import serving
 from tests.run.refit_rows import SLOW, rows
 
 SKETCH = {
@@ -52,18 +52,18 @@ def prepared(
     changes: dict[str, Any] | None = None,
 ) -> tuple[Task, MemoryStore]:
     """Have a service learn rows, and prepare a refit of it in `folder`."""
-    store, found = MemoryStore(), []
+    store = MemoryStore()
 
-    async def observe(node: Node) -> None:
-        await node.observe(data)
-        await node.admin.change("m", changes or {})
-        await node.engine.save("m")
-        request = read_request(document)
-        preparing = Preparing(node.engine.context, "m", request, folder, folder, lambda _event, _last: None)
-        found.append(await asyncio.to_thread(preparing.prepare, folder, lambda _size: None))
+    async def learn() -> Task:
+        async with serving(store, config) as node:
+            await node.observe(data)
+            await node.admin.change("m", changes or {})
+            await node.engine.save("m")
+            request = read_request(document)
+            preparing = Preparing(node.engine.context, "m", request, folder, folder, lambda _event, _last: None)
+            return await asyncio.to_thread(preparing.prepare, folder, lambda _size: None)
 
-    run_with(store, observe, config)
-    return found[0], store.crash()
+    return asyncio.run(learn()), store.crash()
 
 
 def solved(folder: Path, may_go_on: Callable[[], bool] = lambda: True) -> tuple[Outcome, list[dict[str, Any]]]:

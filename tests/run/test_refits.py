@@ -14,7 +14,7 @@ from riata.run.candidates.refits import refits as module
 from riata.run.jobs.job import Job
 from riata.run.state.replay import replay
 from tests.doubles.memory_store import MemoryStore
-from tests.run.node import SMALL, Node, run_with
+from tests.run.node import SMALL, Node, serving
 from tests.run.promotions import learnt, straight
 from tests.run.refit_rows import SLOW, rows
 from tests.settings import refit_settings
@@ -32,11 +32,9 @@ async def until(true: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_a_refit_that_is_better_is_promoted_served_and_kept_over_a_restart(tmp_path: Path) -> None:
-    store = MemoryStore()
+async def test_a_refit_that_is_better_is_promoted_served_and_kept_over_a_restart(store: MemoryStore, tmp_path: Path) -> None:
     settings = refit_settings(tmp_path, niceness=0)
-
-    async def work(node: Node) -> None:
+    async with serving(store, SLOW, refits=settings) as node:
         refits = node.service.refits
         await node.observe(rows(1200))
         with pytest.raises(NotFound) as refused:
@@ -75,10 +73,7 @@ def test_a_refit_that_is_better_is_promoted_served_and_kept_over_a_restart(tmp_p
         with pytest.raises(Conflict) as over:
             refits.cancel("m", begun.id)
         assert over.value.code == "refit_ended"
-
-    run_with(store, work, SLOW, refits=settings)
-
-    async def after_a_restart(node: Node) -> None:
+    async with serving(store.crash(), SLOW, refits=settings) as node:
         refits = node.service.refits
         (kept,) = refits.listed("m")
         assert (kept["state"], kept["promotion"]["promoted"]) == ("done", True)
@@ -88,9 +83,9 @@ def test_a_refit_that_is_better_is_promoted_served_and_kept_over_a_restart(tmp_p
         assert held["verdict"]["events"] < 50
         assert held["verdict"]["why"].startswith("not judged: the tail has")
         assert [one["gamma"] for one in held["solutions"]] == [50.0, 1.0]
-        with pytest.raises(Conflict) as refused:
+        with pytest.raises(Conflict) as worse:
             await refits.promote("m", held["id"], False)
-        assert refused.value.code == "not_promoted"
+        assert worse.value.code == "not_promoted"
         await refits.promote("m", held["id"], True)
         assert replay(node.store, "m").equal
         assert not list(tmp_path.glob("refits/m/*.job"))
@@ -98,23 +93,20 @@ def test_a_refit_that_is_better_is_promoted_served_and_kept_over_a_restart(tmp_p
         await node.admin.put_model("m", SLOW)
         assert refits.listed("m") == []
 
-    run_with(store.crash(), after_a_restart, SLOW, refits=settings)
-
 
 TURNED: dict[str, Any] = {**SLOW, "drift": {"action": "refit", "rest_events": 0, "refit_events": 1000}}
 
 
-def test_drift_is_answered_by_a_refit_of_the_events_since_that_is_judged_and_promoted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_drift_is_answered_by_a_refit_of_the_events_since_that_is_judged_and_promoted(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No checkpoint is written between the alarm and the hold-out: the online learner is followed through the alarm's event."""
     monkeypatch.setattr(module, "LOOKED_EVERY_S", 0.02)
-    store = MemoryStore()
 
     def turned(n: int, seed: int) -> list[dict[str, Any]]:
         return [{**row, "label": 1 - row["label"]} for row in rows(n, seed)]
 
-    async def work(node: Node) -> None:
+    async with serving(store, TURNED, refits=refit_settings(tmp_path, niceness=0)) as node:
         for seed in range(6):
             await node.observe(rows(1000, seed))
         for seed in range(6, 20):
@@ -133,8 +125,6 @@ def test_drift_is_answered_by_a_refit_of_the_events_since_that_is_judged_and_pro
         assert again.equal
         assert node.engine.published("m").model.weights.beta.tobytes() == again.state.learner.weights().beta.tobytes()
 
-    run_with(store, work, TURNED, refits=refit_settings(tmp_path, niceness=0))
-
 
 def _check_figures(found: dict[str, Any]) -> None:
     regret, certificate = found["regret"], found["certificate"]
@@ -150,8 +140,8 @@ def _check_figures(found: dict[str, Any]) -> None:
     assert {row["stage"] for row in found["trace"]} == {"solving", "judging"}
 
 
-def test_what_has_no_batch_optimum_is_refused_at_once(tmp_path: Path) -> None:
-    async def work(node: Node) -> None:
+async def test_what_has_no_batch_optimum_is_refused_at_once(tmp_path: Path) -> None:
+    async with serving(MemoryStore(), refits=refit_settings(tmp_path, niceness=0)) as node:
         squared: dict[str, Any] = {"learner": {"kind": "truncated_gradient", "loss": "squared"}}
         cases: list[tuple[str, dict[str, Any], str]] = [
             ("m", {}, "no_events"),
@@ -169,11 +159,9 @@ def test_what_has_no_batch_optimum_is_refused_at_once(tmp_path: Path) -> None:
         assert unknown.value.code == "model_not_found"
         assert list(tmp_path.iterdir()) == []
 
-    run_with(MemoryStore(), work, refits=refit_settings(tmp_path, niceness=0))
 
-
-def test_a_refit_that_fails_or_is_cancelled_while_it_reads_says_so_and_leaves_nothing(tmp_path: Path) -> None:
-    async def work(node: Node) -> None:
+async def test_a_refit_that_fails_or_is_cancelled_while_it_reads_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    async with serving(MemoryStore(), refits=refit_settings(tmp_path, niceness=0)) as node:
         refits = node.service.refits
         await node.observe([{**row, "label": 1} for row in rows(30)])
         job = refits.begin("m", {})
@@ -189,11 +177,9 @@ def test_a_refit_that_fails_or_is_cancelled_while_it_reads_says_so_and_leaves_no
         assert refits.counts() == {}
         assert not list(tmp_path.glob("refits/m/*"))
 
-    run_with(MemoryStore(), work, refits=refit_settings(tmp_path, niceness=0))
 
-
-def test_the_schedule_refits_what_has_new_examples_and_is_quiet_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_the_schedule_refits_what_has_new_examples_and_is_quiet_otherwise(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOOKED_EVERY_S", 0.01)
     begun: list[str] = []
@@ -203,10 +189,8 @@ def test_the_schedule_refits_what_has_new_examples_and_is_quiet_otherwise(
         begun.append(model)
         raise BadInput("tried", "tried")
 
-    store = MemoryStore()
     settings = refit_settings(tmp_path, niceness=0, every_s=3600.0, promote="if_better")
-
-    async def work(node: Node) -> None:
+    async with serving(store, refits=settings) as node:
         refits = node.service.refits
         (tmp_path / "refits" / "gone").mkdir(parents=True)
         await until(lambda: not (tmp_path / "refits" / "gone").exists())
@@ -226,5 +210,3 @@ def test_the_schedule_refits_what_has_new_examples_and_is_quiet_otherwise(
         assert not refits._is_due("m")  # nothing is new
         await node.observe(rows(1))
         assert refits._is_due("m")
-
-    run_with(store, work, refits=settings)

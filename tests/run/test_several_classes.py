@@ -19,7 +19,7 @@ from riata.run.state.config import read_config
 from riata.run.state.replay import replay
 from riata.store.sqlite.store import read_sqlite
 from tests.run.journeys import service_on
-from tests.run.node import replayed
+from tests.run.node import Node, started
 
 WORDS = {
     "sport": ("ball", "goal", "team"),
@@ -83,11 +83,12 @@ def test_a_class_that_comes_late_has_the_bits_of_one_that_was_named_from_the_sta
     assert late.state.progressive.figures()["cumulative"]["accuracy"] > 0.6
 
 
-def test_replay_restarts_restores_and_imports_keep_every_bit_and_every_number_of_a_class(tmp_path: Path) -> None:
-    async def first() -> bytes:
-        node = service_on(tmp_path)
-        await node.service.start()
-        await replayed(node.engine)
+async def test_replay_restarts_restores_and_imports_keep_every_bit_and_every_number_of_a_class(tmp_path: Path) -> None:
+    def served(node: Node) -> tuple[Any, ...]:
+        left = node.service.published("m")
+        return of_state(left.figures), left.model.parts()[0]["class_beta"].tobytes(), left.config.classes.names
+
+    async with started(service_on(tmp_path)) as node:
         await node.admin.put_model("m", document())
         await node.observe(rows(30, 1, ("sport", "law")))
         early = (await node.admin.snapshot_now("m"))["generation"]
@@ -97,34 +98,19 @@ def test_replay_restarts_restores_and_imports_keep_every_bit_and_every_number_of
         await node.admin.put_model("m", document())  # the same request again changes nothing
         names = node.service.published("m").config.classes.names
         assert set(names) == set(WORDS)
-        content = await node.admin.export("m")
-        await node.admin.import_model("copy", content)
+        await node.admin.import_model("copy", await node.admin.export("m"))
         await node.observe(rows(9, 4), "copy")
         assert node.service.published("copy").config.classes.names == names
         await node.admin.snapshot_now("copy")
-        left = node.service.published("m")
-        before.append((of_state(left.figures), left.model.parts()[0]["class_beta"].tobytes(), names))
-        await node.service.stop()
-        return content
-
-    async def again() -> None:
-        node = service_on(tmp_path)
-        await node.service.start()
-        await replayed(node.engine)
-        found = node.service.published("m")
-        assert (of_state(found.figures), found.model.parts()[0]["class_beta"].tobytes(), found.config.classes.names) == before[0]
-        assert not node.fatal
-        await node.service.stop()
-
-    before: list[Any] = []
-    asyncio.run(first())
+        before = served(node)
     verified(tmp_path)
-    asyncio.run(again())
+    async with started(service_on(tmp_path)) as node:
+        assert served(node) == before
     verified(tmp_path)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_shapes_and_limits_of_classes_survive_replay_restarts_restores_and_imports(learner: str, tmp_path: Path) -> None:
+async def test_shapes_and_limits_of_classes_survive_replay_restarts_restores_and_imports(learner: str, tmp_path: Path) -> None:
     def table(n: int, seed: int) -> list[dict[str, Any]]:
         rng = random.Random(seed)
         made = [{"features": {name: round(rng.gauss(0.0, 1.0), 3) for name in ("a", "b")}} for _ in range(n)]
@@ -135,13 +121,10 @@ def test_shapes_and_limits_of_classes_survive_replay_restarts_restores_and_impor
             for row in made
         ]
 
-    def parts(node: Any, model: str = "m") -> dict[str, bytes]:
+    def parts(node: Node, model: str = "m") -> dict[str, bytes]:
         return {name: array.tobytes() for name, array in node.service.published(model).model.parts()[0].items()}
 
-    async def first() -> None:
-        node = service_on(tmp_path)
-        await node.service.start()
-        await replayed(node.engine)
+    async with started(service_on(tmp_path)) as node:
         await node.admin.put_model("m", document(learner))
         await node.observe(table(100, 1))  # no limits yet
         first_rows = parts(node)
@@ -164,29 +147,15 @@ def test_shapes_and_limits_of_classes_survive_replay_restarts_restores_and_impor
         assert parts(node) == early
         await node.admin.import_model("copy", await node.admin.export("m"))
         assert parts(node, "copy") == early
-        await node.service.stop()
-
-    asyncio.run(first())
     verified(tmp_path)
-
-    async def again() -> None:
-        node = service_on(tmp_path)
-        await node.service.start()
-        await replayed(node.engine)
+    async with started(service_on(tmp_path)) as node:
         assert parts(node) == parts(node, "copy")
-        assert not node.fatal
-        await node.service.stop()
-
-    asyncio.run(again())
 
 
-def test_a_file_learns_the_bits_of_the_service_and_further_classes_are_refused_row_by_row(tmp_path: Path) -> None:
+async def test_a_file_learns_the_bits_of_the_service_and_further_classes_are_refused_row_by_row(tmp_path: Path) -> None:
     given = rows(80, 5)
 
-    async def lived() -> None:
-        node = service_on(tmp_path)
-        await node.service.start()
-        await replayed(node.engine)
+    async with started(service_on(tmp_path)) as node:
         await node.admin.put_model("m", document(max=3))
         with contextlib.suppress(RowsRefused):
             observed = await node.observe(given)
@@ -199,17 +168,11 @@ def test_a_file_learns_the_bits_of_the_service_and_further_classes_are_refused_r
         assert "create a model with a larger classes.max" in refused.value.observed.errors[0].detail
         saved = await node.admin.snapshot_now("m")
         assert saved["state_digest"] == fitted(document(max=3), given).digest
-        await node.service.stop()
-
-    asyncio.run(lived())
     verified(tmp_path)
 
 
-def test_two_requests_at_once_with_different_new_classes_keep_both(tmp_path: Path) -> None:
-    async def lived() -> None:
-        node = service_on(tmp_path)
-        await node.service.start()
-        await replayed(node.engine)
+async def test_two_requests_at_once_with_different_new_classes_keep_both(tmp_path: Path) -> None:
+    async with started(service_on(tmp_path)) as node:
         await node.admin.put_model("m", document())
         parts = [node.parse(rows(12, seed, (name, "sport"))) for seed, name in enumerate(WORDS, 1)]  # all before any is logged
         await asyncio.gather(*(node.service.observe("m", part, wait_applied=True) for part in parts))
@@ -218,9 +181,6 @@ def test_two_requests_at_once_with_different_new_classes_keep_both(tmp_path: Pat
         predicted = node.service.published("m")
         assert predicted.figures["cumulative"]["examples"] == 48
         await node.admin.snapshot_now("m")
-        await node.service.stop()
-
-    asyncio.run(lived())
     verified(tmp_path)
 
 
@@ -244,11 +204,8 @@ def test_settings_that_several_classes_do_not_have_are_refused(wrong: dict[str, 
     assert said in refused.value.detail
 
 
-def test_classes_may_be_added_by_a_change_and_nothing_else(tmp_path: Path) -> None:
-    async def lived() -> None:
-        node = service_on(tmp_path)
-        await node.service.start()
-        await replayed(node.engine)
+async def test_classes_may_be_added_by_a_change_and_nothing_else(tmp_path: Path) -> None:
+    async with started(service_on(tmp_path)) as node:
         await node.admin.put_model("m", document(max=4, names=["sport"]))
         config, _ = await node.admin.change("m", {"classes": {"names": ["sport", "law"]}})
         assert (config.classes.max, config.classes.names) == (4, ("sport", "law"))
@@ -258,6 +215,3 @@ def test_classes_may_be_added_by_a_change_and_nothing_else(tmp_path: Path) -> No
             assert refused.value.code == "needs_rebuild"
         with pytest.raises(Conflict):
             await node.admin.change("default", {"classes": {"names": ["sport"]}})
-        await node.service.stop()
-
-    asyncio.run(lived())

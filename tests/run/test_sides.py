@@ -24,7 +24,7 @@ from tests.doubles.memory_store import MemoryStore
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.events import CONFIG, create_model, random_batch
 from tests.run.node import events
-from tests.run.roles import run, running, until, with_model
+from tests.run.roles import running, until, with_model
 
 WAIT_S = 900.0
 
@@ -275,37 +275,31 @@ def test_a_payload_with_a_change_that_follows_nothing_is_refused() -> None:
             change_from_payload(records.encode_document(document))
 
 
-def test_a_model_that_could_not_be_dropped_is_learnt_on() -> None:
-    async def work() -> None:
-        store = SharedMemoryStore()
-        async with running(store, "all") as one:
-            await with_model(one)
-            await one.observe(events(5))
-            keeper_store = one.objects[0]
-            keeper_store.gone = "cut"
-            with pytest.raises(Unavailable):
-                await one.admin.drop_model("m")
-            keeper_store.gone = ""
-            await until(lambda: one.engine.watch is not None and one.engine.watch.refusal is None)
-            assert (await one.observe(events(5))).applied
+async def test_a_model_that_could_not_be_dropped_is_learnt_on() -> None:
+    store = SharedMemoryStore()
+    async with running(store, "all") as one:
+        await with_model(one)
+        await one.observe(events(5))
+        keeper_store = one.objects[0]
+        keeper_store.gone = "cut"
+        with pytest.raises(Unavailable):
             await one.admin.drop_model("m")
-            assert not one.has()
-            await asyncio.sleep(0.5)  # several renewals
-            assert (one.lost, one.fatal) == ([], [])
+        keeper_store.gone = ""
+        await until(lambda: one.engine.watch is not None and one.engine.watch.refusal is None)
+        assert (await one.observe(events(5))).applied
+        await one.admin.drop_model("m")
+        assert not one.has()
+        await asyncio.sleep(0.5)  # several renewals
+        assert (one.lost, one.fatal) == ([], [])
 
-    run(work)
 
-
-def test_a_model_that_no_writer_takes_up_is_in_the_log_and_that_is_reported() -> None:
-    async def work() -> None:
-        store = SharedMemoryStore()
-        async with running(store, "web", observe_timeout_ms=1000) as web:
-            await until(lambda: web.engine.started)
-            with pytest.raises(Busy, match="does not serve it yet"):
-                await web.admin.put_model("m", {"encoder": {"bits": 12}})
-            async with running(store, "writer"):
-                await until(lambda: web.has())
-                created, _config = await web.admin.put_model("m", {"encoder": {"bits": 12}})
-                assert created is False
-
-    run(work)
+async def test_a_model_that_no_writer_takes_up_is_in_the_log_and_that_is_reported() -> None:
+    store = SharedMemoryStore()
+    async with running(store, "web", observe_timeout_ms=1000) as web:
+        await until(lambda: web.engine.started)
+        with pytest.raises(Busy, match="does not serve it yet"):
+            await web.admin.put_model("m", {"encoder": {"bits": 12}})
+        async with running(store, "writer"):
+            await until(lambda: web.has())
+            created, _config = await web.admin.put_model("m", {"encoder": {"bits": 12}})
+            assert created is False

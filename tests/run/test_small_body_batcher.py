@@ -20,7 +20,7 @@ from riata.web.api.observe import RowNames, parse_with_ids
 from riata.wire.batch import Batch, slice_rows
 from riata.wire.parse import read_together
 from tests.doubles.memory_store import MemoryStore
-from tests.run.node import Node, run_with
+from tests.run.node import Node, serving
 from tests.run.test_log_thread import Counting
 
 JSON = "application/json"
@@ -133,29 +133,23 @@ def test_the_mix_has_a_body_that_is_too_long_and_bodies_that_are_not() -> None:
     assert max(lengths) > BODY_BYTES_MAX > sorted(lengths)[-2]
 
 
-def test_one_after_another_every_answer_and_row_is_as_without_the_arena() -> None:
+async def test_one_after_another_every_answer_and_row_is_as_without_the_arena() -> None:
     found: list[tuple[list[dict[str, Any]], list[bytes]]] = []
     for together in (True, False):
         store = MemoryStore()
-
-        async def work(node: Node, together: bool = together, store: MemoryStore = store) -> None:
+        async with serving(store) as node:
             answers = [shown(await ask(node, asked, together)) for asked in MIXED]
             found.append((answers, logged(store)))
-
-        run_with(store, work)
     assert found[0] == found[1]
 
 
-def test_at_once_every_request_gets_its_own_counts_and_its_own_place() -> None:
+async def test_at_once_every_request_gets_its_own_counts_and_its_own_place() -> None:
     found: list[tuple[list[dict[str, Any]], list[bytes]]] = []
     for together in (True, False):
         store = MemoryStore()
-
-        async def work(node: Node, together: bool = together, store: MemoryStore = store) -> None:
+        async with serving(store) as node:
             answers = await ask_at_once(node, MIXED) if together else [await ask(node, asked, False) for asked in MIXED]
             found.append(([shown(answer) for answer in answers], logged(store)))
-
-        run_with(store, work)
     (at_once, rows), (alone, rows_alone) = found
     assert sorted(rows) == sorted(rows_alone)
     for one, other in zip(at_once, alone, strict=True):  # what is given back is logged after the rest, so places may differ,
@@ -166,31 +160,25 @@ def test_at_once_every_request_gets_its_own_counts_and_its_own_place() -> None:
         assert {**one, "seq": 0} == {**other, "seq": 0}
 
 
-def test_waiting_requests_become_one_append_and_one_record_in_order_of_arrival() -> None:
+async def test_waiting_requests_become_one_append_and_one_record_in_order_of_arrival() -> None:
     store = Counting()
-
-    async def work(node: Node) -> None:
+    async with serving(store) as node:
         before = len(store.groups)
         answers = await ask_at_once(node, [Asked(row(at), key=f"k{at}") for at in range(40)])
         assert store.groups[before:] == [1]
         assert [answer.seq for answer in answers if isinstance(answer, Observed)] == list(range(2, 42))
         assert store.read("m", 1)[0].count == 40
 
-    run_with(store, work)
 
-
-def test_models_and_formats_are_kept_apart_in_one_group() -> None:
+async def test_models_and_formats_are_kept_apart_in_one_group() -> None:
     store = Counting()
-
-    async def work(node: Node) -> None:
+    async with serving(store) as node:
         await node.admin.put_model("n", {"encoder": {"bits": 12}})
         before = len(store.groups)
         asked = [Asked(row(1)), Asked(row(2), model="n"), Asked(b"1 | x", "text/x-vw"), Asked(row(3))]
         answers = await ask_at_once(node, asked)
         assert store.groups[before:] == [3]
         assert [answer.seq for answer in answers if isinstance(answer, Observed)] == [2, 2, 4, 3]
-
-    run_with(store, work)
 
 
 ALIKE = [
@@ -200,72 +188,59 @@ ALIKE = [
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
-def test_models_that_encode_alike_are_read_by_one_call_and_each_gets_its_own(
+async def test_models_that_encode_alike_are_read_by_one_call_and_each_gets_its_own(
     spoilt: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if one of their rows is not accepted: then each is read by itself."""
     asked = [*ALIKE, Asked(row(1)[:-1], model="a")] if spoilt else ALIKE
-    found = []
+    found, reads = [], list[int]()
+
+    def noted(bodies: Sequence[bytes], form: Any, context: Any) -> Any:
+        reads.append(len(bodies))
+        return read_together(bodies, form, context)
+
+    monkeypatch.setattr(small_body_batcher, "read_together", noted)
     for together in (True, False):
-        store, reads = MemoryStore(), []
-        read = read_together
-
-        def noted(bodies: Sequence[bytes], form: Any, context: Any) -> Any:
-            reads.append(len(bodies))  # noqa: B023  called in this turn
-            return read(bodies, form, context)  # noqa: B023
-
-        async def work(node: Node) -> None:
+        store = MemoryStore()
+        reads.clear()
+        async with serving(store) as node:
             for model in "abc":
                 await node.admin.put_model(model, {"encoder": {"bits": 12}})
                 # Several rows with fields that a model has not met are read by themselves.
                 features = {name: value for at in range(11) for name, value in json.loads(row(at))["features"].items()}
                 await node.observe([{"features": features, "label": 1}], model)
-            if together:  # noqa: B023
-                answers = await ask_at_once(node, asked)
-            else:
-                answers = [await ask(node, one, together=False) for one in asked]
+            answers = await ask_at_once(node, asked) if together else [await ask(node, one, together=False) for one in asked]
             names = [sorted(node.service.names(model).everything()) for model in "abc"]
-            found.append(([shown(answer) for answer in answers], [logged(store, model) for model in "abc"], names))  # noqa: B023
-
-        with monkeypatch.context() as patch:
-            patch.setattr(small_body_batcher, "read_together", noted)
-            run_with(store, work)
+            found.append(([shown(answer) for answer in answers], [logged(store, model) for model in "abc"], names))
         assert bool(reads) == (together and spoilt)
     if spoilt:
         assert found[0][0][-1]["code"] == "malformed"
     assert found[0] == found[1]
 
 
-def test_known_ids_are_given_back_and_the_others_stay_together() -> None:
+async def test_known_ids_are_given_back_and_the_others_stay_together() -> None:
     store = Counting()
-
-    async def work(node: Node) -> None:
+    async with serving(store) as node:
         assert isinstance(await ask(node, Asked(row(1), key="old")), Observed)
         answers = await ask_at_once(node, [Asked(row(1), key="old"), *(Asked(row(at), key=f"k{at}") for at in range(9))])
         counts = [(answer.accepted, answer.duplicate, answer.seq) for answer in answers if isinstance(answer, Observed)]
         assert counts == [(0, 1, 2), *((1, 0, 3 + at) for at in range(9))]
         assert [record.count for record in store.read("m", 2)] == [9]
 
-    run_with(store, work)
 
-
-def test_if_the_store_refuses_every_request_gets_the_refusal_and_nothing_is_logged() -> None:
+async def test_if_the_store_refuses_every_request_gets_the_refusal_and_nothing_is_logged() -> None:
     store = Counting()
-
-    async def work(node: Node) -> None:
+    async with serving(store) as node:
         store.faults.appends_refused = 1
         answers = await ask_at_once(node, [Asked(row(1)), Asked(row(2))])
         assert [getattr(answer, "code", "") for answer in answers] == ["disk_reserve"] * 2
         again = await ask_at_once(node, [Asked(row(1)), Asked(row(2))])
         assert [getattr(answer, "seq", 0) for answer in again] == [2, 3]
 
-    run_with(store, work)
 
-
-def test_a_request_that_waits_too_long_is_unknown_and_still_logged() -> None:
+async def test_a_request_that_waits_too_long_is_unknown_and_still_logged() -> None:
     store = Counting()
-
-    async def work(node: Node) -> None:
+    async with serving(store, observe_timeout_ms=60) as node:
         held = await hold(node)
         answers = await asyncio.gather(ask(node, Asked(row(1))), ask(node, Asked(row(2))))
         assert [(error.code, error.outcome) for error in answers if isinstance(error, Unavailable)] == [
@@ -275,73 +250,63 @@ def test_a_request_that_waits_too_long_is_unknown_and_still_logged() -> None:
         await node.engine.call(lambda s: s.head("m"))
         assert store.head("m").seq == 3
 
-    run_with(store, work, observe_timeout_ms=60)
+
+@pytest.mark.parametrize("settings", [{"inbox_requests_max": 5}])
+async def test_no_more_predictions_wait_than_the_bound_allows(node: Node) -> None:
+    answers = await ask_at_once(node, [Asked(row(at)) for at in range(8)])
+    full = [answer for answer in answers if isinstance(answer, Busy)]
+    assert 3 <= len(full) < 8  # over three where a work of the service itself, as a checkpoint, has one of the places
+    assert {answer.code for answer in full} == {"queue_full"}
+    assert sum(isinstance(answer, Observed) for answer in answers) == 8 - len(full)
 
 
-def test_no_more_predictions_wait_than_the_bound_allows() -> None:
-    async def work(node: Node) -> None:
-        answers = await ask_at_once(node, [Asked(row(at)) for at in range(8)])
-        full = [answer for answer in answers if isinstance(answer, Busy)]
-        assert 3 <= len(full) < 8  # over three where a work of the service itself, as a checkpoint, has one of the places
-        assert {answer.code for answer in full} == {"queue_full"}
-        assert sum(isinstance(answer, Observed) for answer in answers) == 8 - len(full)
-
-    run_with(MemoryStore(), work, inbox_requests_max=5)
-
-
-def test_a_model_that_is_dropped_meanwhile_is_not_found() -> None:
-    async def work(node: Node) -> None:
-        await node.admin.put_model("gone", {"encoder": {"bits": 12}})
-        held = await hold(node)
-        dropping = asyncio.ensure_future(node.admin.drop_model("gone"))
-        await asyncio.sleep(0.01)
-        waiting = asyncio.ensure_future(ask(node, Asked(row(1), model="gone")))
-        other = asyncio.ensure_future(ask(node, Asked(row(1))))
-        await asyncio.sleep(0.01)
-        held.set()
-        await dropping
-        answer = await waiting
-        assert isinstance(answer, NotFound)
-        assert answer.code == "model_not_found"
-        assert isinstance(await other, Observed)
-
-    run_with(MemoryStore(), work)
+async def test_a_model_that_is_dropped_meanwhile_is_not_found(node: Node) -> None:
+    await node.admin.put_model("gone", {"encoder": {"bits": 12}})
+    held = await hold(node)
+    dropping = asyncio.ensure_future(node.admin.drop_model("gone"))
+    await asyncio.sleep(0.01)
+    waiting = asyncio.ensure_future(ask(node, Asked(row(1), model="gone")))
+    other = asyncio.ensure_future(ask(node, Asked(row(1))))
+    await asyncio.sleep(0.01)
+    held.set()
+    await dropping
+    answer = await waiting
+    assert isinstance(answer, NotFound)
+    assert answer.code == "model_not_found"
+    assert isinstance(await other, Observed)
 
 
-def test_a_closed_connection_is_not_answered_and_does_not_affect_others() -> None:
-    async def work(node: Node) -> None:
-        held = await hold(node)
-        gone, stays = (asyncio.ensure_future(ask(node, Asked(row(at)))) for at in range(2))
-        await asyncio.sleep(0.01)
-        gone.cancel()
-        held.set()
-        answer = await stays
-        assert isinstance(answer, Observed)
-        assert answer.seq == 3
-
-    run_with(MemoryStore(), work)
+async def test_a_closed_connection_is_not_answered_and_does_not_affect_others(node: Node) -> None:
+    held = await hold(node)
+    gone, stays = (asyncio.ensure_future(ask(node, Asked(row(at)))) for at in range(2))
+    await asyncio.sleep(0.01)
+    gone.cancel()
+    held.set()
+    answer = await stays
+    assert isinstance(answer, Observed)
+    assert answer.seq == 3
 
 
-def test_a_fault_in_reading_is_not_one_of_the_store(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_fault_in_reading_is_not_one_of_the_store(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    async def work(node: Node) -> None:
+    async with serving(MemoryStore()) as node:
         monkeypatch.setattr("riata.run.log.small_body_batcher.read_together", fail)
         answers = await ask_at_once(node, [Asked(row(1)), Asked(b"{")])
         assert isinstance(answers[0], Observed)
         assert getattr(answers[1], "code", "") == "malformed"
         assert not node.fatal
-
-    run_with(MemoryStore(), work)
     assert "a batch of requests could not be read" in caplog.text
 
 
-def test_an_answer_that_cannot_be_sent_does_not_delay_others(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_answer_that_cannot_be_sent_does_not_delay_others(caplog: pytest.LogCaptureFixture) -> None:
     def fail(_told: object) -> None:
         raise ZeroDivisionError
 
-    async def work(node: Node) -> None:
+    async with serving(MemoryStore()) as node:
         held = await hold(node)
         assert node.service.observe_soon("m", row(1), JSON, None, fail)
         with_it = asyncio.ensure_future(ask(node, Asked(row(2))))
@@ -349,17 +314,12 @@ def test_an_answer_that_cannot_be_sent_does_not_delay_others(caplog: pytest.LogC
         held.set()
         after = [await with_it, await ask(node, Asked(row(3)))]
         assert [answer.seq for answer in after if isinstance(answer, Observed)] == [3, 4]
-
-    run_with(MemoryStore(), work)
     assert "could not be answered" in caplog.text
 
 
-def test_a_role_that_accepts_no_events_refuses_them() -> None:
-    async def work(node: Node) -> None:
-        object.__setattr__(node.engine.settings, "role", "writer")
-        answer = await ask(node, Asked(row(1)))
-        assert isinstance(answer, Conflict)
-        object.__setattr__(node.engine.settings, "role", "all")
-        assert isinstance(await ask(node, Asked(row(1))), Observed)
-
-    run_with(MemoryStore(), work)
+async def test_a_role_that_accepts_no_events_refuses_them(node: Node) -> None:
+    object.__setattr__(node.engine.settings, "role", "writer")
+    answer = await ask(node, Asked(row(1)))
+    assert isinstance(answer, Conflict)
+    object.__setattr__(node.engine.settings, "role", "all")
+    assert isinstance(await ask(node, Asked(row(1))), Observed)

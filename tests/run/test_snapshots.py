@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from riata.base.clock import SystemClock
 from riata.base.errors import Conflict, LogGap, NotFound, RiataError, Unavailable
 from riata.run.admin import Admin
 from riata.run.engine_alone import AloneEngine
@@ -22,27 +23,18 @@ from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Store
 from tests.doubles.memory_store import MemoryStore
 from tests.redis_server import RedisServer, redis_version
-from tests.run.node import SMALL, Node, events
+from tests.run.node import SMALL, MovedClock, Node, events, started
 from tests.settings import engine_settings, redis_settings, retention, sqlite_settings
 
 KINDS = ("memory", "sqlite", "redis")
 KEEP_NOTHING = retention(events=0, older_bytes=2**24)
 
 
-class Hours(SystemClock):
-    """A clock whose date a test moves on."""
-
-    ahead_ms = 0
-
-    def unix_ms(self) -> int:
-        return super().unix_ms() + self.ahead_ms
-
-
 class World:
     """A store that outlives the services on it."""
 
     def __init__(self, kind: str, folder: Path, redis: RedisServer | None) -> None:
-        self.clock = Hours()
+        self.clock = MovedClock()
         self._memory = MemoryStore()
         opened: dict[str, Callable[[], Store]] = {
             "memory": lambda: self._memory.crash(),
@@ -57,25 +49,16 @@ class World:
             self._memory = store
         return store
 
-    def serve(self, work: Callable[[Node], Awaitable[None]], **settings: Any) -> None:
-        """Start a service, and stop it after `work`."""
-
-        async def whole() -> None:
-            numbers = itertools.count(int.from_bytes(b"nonce"))
-            asked = engine_settings(**{"retention": KEEP_NOTHING, **settings})
-            engine = AloneEngine(self.open, asked, self.clock, lambda size: next(numbers).to_bytes(size, "big"), fatal.append)
-            node = Node(engine, Service(engine), Admin(engine), self._memory, fatal)
-            await node.service.start()
-            try:
-                if "m" not in engine.served_models:
-                    await node.admin.put_model("m", SMALL)
-                await work(node)
-            finally:
-                await node.service.stop()
-
-        fatal: list[str] = []
-        asyncio.run(whole())
-        assert fatal == []
+    @asynccontextmanager
+    async def serve(self, **settings: Any) -> AsyncIterator[Node]:
+        """A service with a model m."""
+        numbers, fatal = itertools.count(int.from_bytes(b"nonce")), list[str]()
+        asked = engine_settings(**{"retention": KEEP_NOTHING, **settings})
+        engine = AloneEngine(self.open, asked, self.clock, lambda size: next(numbers).to_bytes(size, "big"), fatal.append)
+        async with started(Node(engine, Service(engine), Admin(engine), self._memory, fatal)) as node:
+            if "m" not in engine.served_models:
+                await node.admin.put_model("m", SMALL)
+            yield node
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +77,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, redis: RedisServer | N
     return World(request.param, tmp_path, redis)
 
 
-async def learn_and_save(node: Node, clock: Hours, count: int, hours: float = 1.0) -> None:
+async def learn_and_save(node: Node, clock: MovedClock, count: int, hours: float = 1.0) -> None:
     for _ in range(count):
         await node.observe(events(5))
         await node.engine.save("m")
@@ -105,62 +88,51 @@ async def shown(node: Node) -> dict[int, dict[str, Any]]:
     return {one["generation"]: one for one in await node.admin.snapshots("m")}
 
 
-def test_a_saved_snapshot_stays_through_schedules_starts_and_trims_and_holds_no_event_back(world: World) -> None:
-    kept: list[dict[str, Any]] = []
-
-    async def begin(node: Node) -> None:
+async def test_a_saved_snapshot_stays_through_schedules_starts_and_trims_and_holds_no_event_back(world: World) -> None:
+    async with world.serve() as node:
         await node.observe(events(5))
-        kept.append(await node.admin.snapshot_now("m", "before the import"))
-        assert (kept[0]["cause"], kept[0]["note"], kept[0]["leads_on"]) == ("saved", "before the import", True)
+        kept = await node.admin.snapshot_now("m", "before the import")
+        assert (kept["cause"], kept["note"], kept["leads_on"]) == ("saved", "before the import", True)
         await learn_and_save(node, world.clock, 6)
-
-    async def later(node: Node) -> None:
-        await learn_and_save(node, world.clock, 6)
-        found = (await shown(node))[kept[0]["generation"]]
-        assert found["age_s"] >= 6 * 3600
-        same = ("seq", "created", "state_digest", "note", "cause", "bytes")
-        assert [found[key] for key in same] == [kept[0][key] for key in same]
-        assert found["verified"]
-        assert not found["leads_on"]  # the log begins after it
-
-    async def last(node: Node) -> None:
+    for _ in range(3):
+        async with world.serve() as node:
+            await learn_and_save(node, world.clock, 6)
+            found = (await shown(node))[kept["generation"]]
+            assert found["age_s"] >= 6 * 3600
+            same = ("seq", "created", "state_digest", "note", "cause", "bytes")
+            assert [found[key] for key in same] == [kept[key] for key in same]
+            assert found["verified"]
+            assert not found["leads_on"]  # the log begins after it
+    async with world.serve() as node:
         head = await node.engine.call(lambda s: s.head("m"))
         newest = [one["seq"] for one in (await node.admin.snapshots("m")) if one["cause"] == "schedule"][:3]
         assert head.first_seq == newest[2] + 1
-        await node.admin.restore("m", kept[0]["generation"])
+        await node.admin.restore("m", kept["generation"])
         again = await node.admin.snapshot_now("m")
-        assert again["metrics"]["non_zeros"] == kept[0]["metrics"]["non_zeros"]
-
-    world.serve(begin)
-    for _ in range(3):
-        world.serve(later)
-    world.serve(last)
-    store = world.open()
-    try:
+        assert again["metrics"]["non_zeros"] == kept["metrics"]["non_zeros"]
+    with contextlib.closing(world.open()) as store:
         assert all(one.equal for one in replay(store, "m").compared)
-    finally:
-        store.close()
 
 
-def test_older_snapshots_thin_out_by_age_within_their_budget(world: World) -> None:
-    async def work(node: Node) -> None:
+async def test_older_snapshots_thin_out_by_age_within_their_budget(world: World) -> None:
+    async with world.serve() as node:
         await learn_and_save(node, world.clock, 16)
         ages = [round(one["age_s"] / 3600) - 1 for one in await node.admin.snapshots("m")]
         assert ages[:3] == [0, 1, 2]
         assert all(older <= 2 * newer for newer, older in itertools.pairwise(ages[2:]))
         assert len(ages) <= 9
         assert [one["leads_on"] for one in (await shown(node)).values()] == [True] * 3 + [False] * (len(ages) - 3)
-
-    async def small(node: Node) -> None:
+    async with world.serve(retention=retention(events=0, older_bytes=1)) as node:
         await learn_and_save(node, world.clock, 1)
         assert len(await node.admin.snapshots("m")) == 3
 
-    world.serve(work)
-    world.serve(small, retention=retention(events=0, older_bytes=1))
 
-
-def test_the_bound_of_saved_snapshots_refuses_and_names_what_to_delete(world: World) -> None:
-    async def fill(node: Node) -> None:
+async def test_the_bound_of_saved_snapshots_refuses_and_names_what_to_delete(world: World) -> None:
+    async with world.serve() as node:
+        await node.observe(events(5))
+        await node.engine.save("m")
+        size = (await node.admin.snapshots("m"))[0]["bytes"]
+    async with world.serve(saved_bytes_max=size * 3 // 2) as node:
         await node.observe(events(5))
         first = await node.admin.snapshot_now("m", "the first")
         with pytest.raises(Unavailable) as refused:
@@ -174,25 +146,13 @@ def test_the_bound_of_saved_snapshots_refuses_and_names_what_to_delete(world: Wo
         await node.admin.delete_snapshot("m", first["generation"])
         second = await node.admin.snapshot_now("m", "the second")
         assert [key for key, one in (await shown(node)).items() if one["cause"] == "saved"] == [second["generation"]]
-
-    async def none(node: Node) -> None:
+    async with world.serve(saved_bytes_max=0) as node:
         with pytest.raises(Unavailable, match="saved_bytes_max is 0: delete one"):
             await node.admin.snapshot_now("m")
 
-    size: list[int] = []
 
-    async def measure(node: Node) -> None:
-        await node.observe(events(5))
-        await node.engine.save("m")
-        size.append((await node.admin.snapshots("m"))[0]["bytes"])
-
-    world.serve(measure)
-    world.serve(fill, saved_bytes_max=size[0] * 3 // 2)
-    world.serve(none, saved_bytes_max=0)
-
-
-def test_only_saved_snapshots_can_be_deleted_and_no_number_is_given_twice(world: World) -> None:
-    async def work(node: Node) -> None:
+async def test_only_saved_snapshots_can_be_deleted_and_no_number_is_given_twice(world: World) -> None:
+    async with world.serve() as node:
         await node.observe(events(5))
         made = (await node.admin.snapshot_now("m"))["generation"]
         await node.admin.delete_snapshot("m", made)  # though it is the newest
@@ -207,13 +167,10 @@ def test_only_saved_snapshots_can_be_deleted_and_no_number_is_given_twice(world:
         assert by_itself in await shown(node)
         assert (await node.admin.snapshot_now("m"))["generation"] > by_itself
 
-    world.serve(work)
 
-
-def test_a_snapshot_that_somebody_saves_is_for_nobody_else(world: World) -> None:
+async def test_a_snapshot_that_somebody_saves_is_for_nobody_else(world: World) -> None:
     """Who waits for a checkpoint of the service, as forgetting does, gets one that counts among the newest."""
-
-    async def work(node: Node) -> None:
+    async with world.serve() as node:
         await node.observe(events(5))
         saved, other = await asyncio.gather(node.admin.snapshot_now("m", "mine"), node.engine.save("m"))
         assert other.generation is not None
@@ -222,16 +179,12 @@ def test_a_snapshot_that_somebody_saves_is_for_nobody_else(world: World) -> None
             saved["generation"]: "saved", other.generation.gen: "schedule",
         }  # fmt: skip
 
-    world.serve(work)
 
-
-def test_no_start_begins_from_a_snapshot_that_no_log_follows(world: World) -> None:
-    async def work(node: Node) -> None:
+async def test_no_start_begins_from_a_snapshot_that_no_log_follows(world: World) -> None:
+    async with world.serve() as node:
         await node.observe(events(5))
         await node.admin.snapshot_now("m")
         await learn_and_save(node, world.clock, 5)
-
-    world.serve(work)
     store = world.open()
     try:
         owner = store.acquire(b"another nonce---", 1000, "here", 1)
@@ -249,8 +202,8 @@ def test_no_start_begins_from_a_snapshot_that_no_log_follows(world: World) -> No
         store.close()
 
 
-def test_a_scrub_reads_the_newest_and_one_of_the_others_at_a_time(world: World) -> None:
-    async def work(node: Node) -> None:
+async def test_a_scrub_reads_the_newest_and_one_of_the_others_at_a_time(world: World) -> None:
+    async with world.serve() as node:
         await node.observe(events(5))
         await node.admin.snapshot_now("m")
         await learn_and_save(node, world.clock, 12)
@@ -271,11 +224,9 @@ def test_a_scrub_reads_the_newest_and_one_of_the_others_at_a_time(world: World) 
             assert len(read) - before == 4
         assert sorted(set(read)) == sorted(kept)
 
-    world.serve(work)
 
-
-def test_a_scrub_finds_a_saved_snapshot_that_is_damaged_and_it_stays_listed(world: World) -> None:
-    async def work(node: Node) -> None:
+async def test_a_scrub_finds_a_saved_snapshot_that_is_damaged_and_it_stays_listed(world: World) -> None:
+    async with world.serve() as node:
         await node.observe(events(5))
         made = (await node.admin.snapshot_now("m"))["generation"]
         await learn_and_save(node, world.clock, 3)
@@ -292,13 +243,9 @@ def test_a_scrub_finds_a_saved_snapshot_that_is_damaged_and_it_stays_listed(worl
         await node.admin.delete_snapshot("m", made)
         assert made not in await shown(node)
 
-    world.serve(work)
 
-
-def test_what_is_not_there_has_no_snapshots(world: World) -> None:
-    async def work(node: Node) -> None:
+async def test_what_is_not_there_has_no_snapshots(world: World) -> None:
+    async with world.serve() as node:
         for wanted in (node.admin.snapshots("none"), node.admin.snapshot_now("none"), node.admin.delete_snapshot("none", 1)):
             with pytest.raises(RiataError, match="none"):
                 await wanted
-
-    world.serve(work)

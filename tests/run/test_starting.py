@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -51,9 +51,10 @@ class Dam:
             self._opened.wait()
 
 
-@contextmanager
-def dammed(monkeypatch: pytest.MonkeyPatch, *models: str) -> Iterator[Dam]:
-    learn, dam = ModelState.learn, Dam(*models)
+@asynccontextmanager
+async def starting(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, *held: str) -> AsyncIterator[tuple[Node, Dam]]:
+    """A service that starts on a store while models are held up."""
+    learn, dam, node = ModelState.learn, Dam(*held), build(store, min_seq_wait_ms=20_000)
 
     def late(self: ModelState, first: int, batches: Sequence[Batch], skips: frozenset[int]) -> dict[int, str]:
         dam.before(self)
@@ -61,10 +62,12 @@ def dammed(monkeypatch: pytest.MonkeyPatch, *models: str) -> Iterator[Dam]:
 
     with monkeypatch.context() as patch:
         patch.setattr(ModelState, "learn", late)
+        await node.service.start()
         try:
-            yield dam
+            yield node, dam
         finally:
-            dam.open()
+            dam.open()  # learning has to end before the service can
+            await node.service.stop()
 
 
 def stored(models: Sequence[str] = MODELS, saved: Sequence[str] = MODELS) -> MemoryStore:
@@ -88,36 +91,20 @@ def row() -> dict[str, Any]:
     return events(1)[0]
 
 
-def start(store: MemoryStore, work: Any, dam: Dam | None = None) -> MemoryStore:
-    """Start on a store, and stop after `work`. Returns the store as the next process finds it."""
-
-    async def whole() -> None:
-        node = build(store, min_seq_wait_ms=20_000)
-        await node.service.start()
-        try:
-            await work(node)
-        finally:
-            if dam is not None:
-                dam.open()  # learning has to end before the service can
-            await node.service.stop()
-
-    asyncio.run(whole())
-    return store.crash()
+def equal_after_all(store: MemoryStore, *models: str) -> None:
+    """The next process finds logs that replay to their checkpoints."""
+    for model in models:
+        report = replay(store.crash(), model)
+        assert report.compared
+        assert report.equal
 
 
-def equal_after_all(store: MemoryStore, model: str) -> None:
-    report = replay(store, model)
-    assert report.compared
-    assert report.equal
-
-
-def test_a_model_that_replays_for_long_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_that_replays_for_long_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     store = stored(("slow",))
-
-    async def work(node: Node) -> None:
+    async with starting(store, monkeypatch, "slow") as (node, dam):
         published = node.service.published("slow")
         assert (published.applied, published.model.seq, published.replaying) == (SAVED, SAVED, True)
-        await asyncio.get_running_loop().run_in_executor(None, dam.reached.wait)
+        await asyncio.to_thread(dam.reached.wait)
         health = node.service.health()
         assert (health.ready, health.started) == (True, True)
         assert health.replaying == {"slow": (SAVED, SAVED + LATE)}
@@ -134,34 +121,25 @@ def test_a_model_that_replays_for_long_holds_up_no_other(monkeypatch: pytest.Mon
         await replayed(node.engine)
         assert node.service.health().replaying == {}
         assert (await node.observe([row()], "slow")).applied  # and from here on as always
-
-    with dammed(monkeypatch, "slow") as dam:
-        store = start(store, work, dam)
-    assert store.generations("slow")[0].applied == SAVED + LATE + 2
+    assert store.crash().generations("slow")[0].applied == SAVED + LATE + 2
     equal_after_all(store, "slow")
 
 
-def test_every_model_is_served_at_once_from_its_own_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_model_is_served_at_once_from_its_own_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     store = stored()
-
-    async def work(node: Node) -> None:
+    async with starting(store, monkeypatch, "slow") as (node, dam):
         for model in MODELS:
             assert node.service.published(model).applied >= SAVED
         dam.open()
         await replayed(node.engine)
-
-    with dammed(monkeypatch, "slow") as dam:
-        store = start(store, work, dam)
-    for model in MODELS:
-        equal_after_all(store, model)
+    equal_after_all(store, *MODELS)
 
 
-def test_a_model_without_a_checkpoint_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_without_a_checkpoint_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     store = stored(saved=("a", "b"))
-
-    async def work(node: Node) -> None:
+    async with starting(store, monkeypatch, "slow") as (node, dam):
         assert node.service.published("a").applied >= SAVED
-        await asyncio.get_running_loop().run_in_executor(None, dam.reached.wait)
+        await asyncio.to_thread(dam.reached.wait)
         for ask in (node.service.published, node.service.describe):
             with pytest.raises(Busy, match=r"model slow is not served yet: .*event \d+ of 51") as refused:
                 ask("slow")
@@ -171,17 +149,16 @@ def test_a_model_without_a_checkpoint_says_how_far_it_is(monkeypatch: pytest.Mon
         dam.open()
         await replayed(node.engine)
         assert node.service.published("slow").applied == SAVED + LATE
-
-    with dammed(monkeypatch, "slow") as dam:
-        store = start(store, work, dam)
     equal_after_all(store, "slow")
 
 
-def start_slowly(monkeypatch: pytest.MonkeyPatch, held: str, work: Any, asked: str = "") -> list[str]:
-    """Start on a store without checkpoints, and do `work` while the start stands before the look at `held`. It goes on when
-    `work` is done, or has set the event that it is given. Returns the order of the looks.
+@asynccontextmanager
+async def starting_slowly(
+    monkeypatch: pytest.MonkeyPatch, held: str, asked: str = ""
+) -> AsyncIterator[tuple[Node, threading.Event, list[str]]]:
+    """A start on a store without checkpoints that stands before the look at `held`, until the event is set.
 
-    asked : a model that is asked for while it is looked at"""
+    asked : a model that is asked for while it is looked at. Yields the node, the event and the order of the looks."""
     looked: list[str] = []
     reached, opened = threading.Event(), threading.Event()
     look = Starting._look_at
@@ -195,25 +172,23 @@ def start_slowly(monkeypatch: pytest.MonkeyPatch, held: str, work: Any, asked: s
             opened.wait()
         return look(self, coming, stand)
 
-    async def whole() -> None:
-        node = build(stored(saved=()))
-        starting = asyncio.create_task(node.service.start())
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, reached.wait)
-            await work(node, opened)
-        finally:
-            opened.set()
-            await starting
-            await node.service.stop()
-
     with monkeypatch.context() as patch:
         patch.setattr(Starting, "_look_at", late)
-        asyncio.run(whole())
-    return looked
+        node = build(stored(saved=()))
+        started = asyncio.create_task(node.service.start())
+        try:
+            await asyncio.to_thread(reached.wait)
+            yield node, opened, looked
+        finally:
+            opened.set()
+            await started
+            await node.service.stop()
 
 
-def test_a_small_model_without_a_checkpoint_learns_before_the_others_if_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(node: Node, opened: threading.Event) -> None:
+async def test_a_small_model_without_a_checkpoint_learns_before_the_others_if_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with starting_slowly(monkeypatch, "slow", asked="b") as (node, opened, looked):
         while "b" in node.engine.context.catalogue.coming:
             await asyncio.sleep(0.002)
         assert node.service.published("b").applied == SAVED + LATE
@@ -225,14 +200,13 @@ def test_a_small_model_without_a_checkpoint_learns_before_the_others_if_it_is_as
         opened.set()
         await replayed(node.engine)
         assert [node.service.published(model).applied for model in ("a", "slow")] == [SAVED + LATE] * 2
+    assert looked == ["a", "b", "slow"]
 
-    assert start_slowly(monkeypatch, "slow", work, asked="b") == ["a", "b", "slow"]
 
-
-def test_a_request_for_a_model_that_is_not_looked_at_yet_waits_for_it_and_has_it_looked_at_next(
+async def test_a_request_for_a_model_that_is_not_looked_at_yet_waits_for_it_and_has_it_looked_at_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def work(node: Node, opened: threading.Event) -> None:
+    async with starting_slowly(monkeypatch, "a") as (node, opened, looked):
         asking = asyncio.create_task(node.service.await_arrival("slow"))
         while node.engine.context.catalogue.asked != "slow":
             await asyncio.sleep(0.002)
@@ -241,23 +215,18 @@ def test_a_request_for_a_model_that_is_not_looked_at_yet_waits_for_it_and_has_it
             await asyncio.sleep(0.002)
         await asking
         assert node.service.published("slow").applied == SAVED + LATE
+    assert looked == ["a", "slow", "b"]
 
-    assert start_slowly(monkeypatch, "a", work) == ["a", "slow", "b"]
 
-
-def test_a_service_that_serves_no_model_yet_is_not_ready_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_service_that_serves_no_model_yet_is_not_ready_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     store = stored(("default",), saved=())
-
-    async def work(node: Node) -> None:
+    async with starting(store, monkeypatch, "default") as (node, dam):
         health = node.service.health()
         assert (health.started, health.ready) == (True, False)
         assert "model default is not served yet: its log is being learnt, event" in health.reasons[0]
         dam.open()
         await replayed(node.engine)
         assert node.service.health().ready
-
-    with dammed(monkeypatch, "default") as dam:
-        store = start(store, work, dam)
 
 
 def control(store: MemoryStore, kind: str) -> Append:
@@ -272,29 +241,21 @@ def control(store: MemoryStore, kind: str) -> Append:
 
 @pytest.mark.parametrize("kind", ["config", "restore", "promotion"])
 @pytest.mark.parametrize("held", ["", "a"])
-def test_a_state_from_before_a_control_event_is_never_served(monkeypatch: pytest.MonkeyPatch, held: str, kind: str) -> None:
+async def test_a_state_from_before_a_control_event_is_never_served(monkeypatch: pytest.MonkeyPatch, held: str, kind: str) -> None:
     """What stands between the checkpoint and the event is learnt first; what comes after it, while the model is served."""
     store = stored()
     seq = store.append([control(store, kind)])[0].seq
     for _ in range(4):
         store.append([Append("slow", "observe", 0, random_batch(np.random.default_rng(9), 5))])
-    seen: list[int] = []
-
-    async def work(node: Node) -> None:
+    async with starting(store, monkeypatch, held or "slow") as (node, dam):
         if not held:
             with pytest.raises(Busy, match="model slow is not served yet: its log is being learnt"):
                 node.service.published("slow")
-            dam.open()
+        dam.open()
         while node.engine.context.catalogue.coming:
             await asyncio.sleep(0)
-        seen.append(node.service.published("slow").applied)
+        assert node.service.published("slow").applied >= seq
         await replayed(node.engine)
-
-    with dammed(monkeypatch, held or "slow") as dam:
-        if held:
-            dam.open()
-        store = start(store, work, dam)
-    assert seen[0] >= seq
     equal_after_all(store, "slow")
 
 
@@ -313,12 +274,13 @@ def make_unreadable(store: MemoryStore, model: str, at: int) -> int:
 
 
 @pytest.mark.parametrize("checkpoint", [True, False])
-def test_a_record_that_cannot_be_read_after_what_is_served_damages_that_model_alone(checkpoint: bool) -> None:
+async def test_a_record_that_cannot_be_read_after_what_is_served_damages_that_model_alone(
+    monkeypatch: pytest.MonkeyPatch, checkpoint: bool
+) -> None:
     """Its digest is right, so nobody has found it before it is learnt."""
     store = stored(saved=MODELS if checkpoint else ("a", "b"))
     event = make_unreadable(store, "slow", -3)
-
-    async def work(node: Node) -> None:
+    async with starting(store, monkeypatch) as (node, _):
         while "slow" not in node.service.health().damaged:
             assert node.engine.fatal is None
             await asyncio.sleep(0.002)
@@ -330,18 +292,14 @@ def test_a_record_that_cannot_be_read_after_what_is_served_damages_that_model_al
         for model in ("a", "b"):
             assert (await node.observe([row()], model)).applied
         assert node.service.health().ready
-
-    store = start(store, work)
-    for model in ("a", "b"):
-        equal_after_all(store, model)
-    assert store.head("slow").seq == SAVED + LATE  # it is left as it was
+    equal_after_all(store, "a", "b")
+    assert store.crash().head("slow").seq == SAVED + LATE  # it is left as it was
 
 
-def test_a_model_that_replays_can_be_dropped_and_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_that_replays_can_be_dropped_and_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
     store = stored(saved=("a", "b"))
-
-    async def work(node: Node) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, dam.reached.wait)
+    async with starting(store, monkeypatch, "slow") as (node, dam):
+        await asyncio.to_thread(dam.reached.wait)
         await node.admin.drop_model("slow")
         with pytest.raises(NotFound):
             node.service.published("slow")
@@ -353,18 +311,13 @@ def test_a_model_that_replays_can_be_dropped_and_created_again(monkeypatch: pyte
         await replayed(node.engine)
         assert not node.fatal
 
-    with dammed(monkeypatch, "slow") as dam:
-        store = start(store, work, dam)
 
-
-def test_a_start_that_is_stopped_while_it_replays_loses_nothing() -> None:
+async def test_a_start_that_is_stopped_while_it_replays_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     store = stored()
     for stops in range(3):
-
-        async def work(node: Node, stops: int = stops) -> None:
+        async with starting(store, monkeypatch) as (node, _):
             if stops == 2:
                 await replayed(node.engine)
                 assert node.service.published("slow").applied == SAVED + LATE
-
-        store = start(store, work)
+        store = store.crash()
     equal_after_all(store, "slow")

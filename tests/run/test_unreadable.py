@@ -17,7 +17,7 @@ from riata.store import layout
 from riata.store.store import Generation
 from riata.watch.progressive import Curve, Progressive
 from tests.doubles.memory_store import MemoryStore
-from tests.run.node import SMALL, Node, events, run_with
+from tests.run.node import SMALL, events, serving
 from tests.settings import retention
 
 _thaw = Progressive.thaw
@@ -39,10 +39,10 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 }
 
 
-def save_what_cannot_be_read(fault: str, patch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def save_what_cannot_be_read(fault: str, patch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Learn and save with a fault, then without it. Raises `AssertionError` if a result is wrong."""
-
-    async def work(node: Node) -> None:
+    caplog.set_level(logging.ERROR)
+    async with serving(MemoryStore(), {**SMALL, "checkpoint_every_s": 3600}) as node:
         node.engine.learning._checkpointer._retention = retention(generations=0, events=0)  # type: ignore[union-attr]  # all may go that may
         tally, store = node.engine.context.tally, node.store
         await node.admin.change("default", {"checkpoint_every_s": 3600})  # its failures would be counted too
@@ -63,15 +63,12 @@ def save_what_cannot_be_read(fault: str, patch: pytest.MonkeyPatch, caplog: pyte
         assert (await node.admin.snapshot_now("m"))["verified"]
         assert [one.verified for one in store.generations("m")] == [True, False]
 
-    with caplog.at_level(logging.ERROR):
-        run_with(MemoryStore(), work, {**SMALL, "checkpoint_every_s": 3600})
-
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_checkpoint_that_cannot_be_read_back_is_not_verified(
+async def test_a_checkpoint_that_cannot_be_read_back_is_not_verified(
     fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    save_what_cannot_be_read(fault, monkeypatch, caplog)
+    await save_what_cannot_be_read(fault, monkeypatch, caplog)
 
 
 def _decode_only(generation: Generation, content: bytes) -> ModelState | None:
@@ -89,10 +86,10 @@ def _thaw_only(_generation: Generation, content: bytes) -> ModelState:
     ("fault", "check"),
     [("refused", _decode_only), ("taken for another", _decode_only), ("taken for another", _thaw_only)],
 )
-def test_a_check_that_does_not_thaw_or_does_not_compare_is_noticed(
+async def test_a_check_that_does_not_thaw_or_does_not_compare_is_noticed(
     fault: str, check: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.MonkeyPatch.context() as patch, pytest.MonkeyPatch.context() as faults:
         patch.setattr(checkpointer, "check_generation", check)
         with pytest.raises((AssertionError, pytest.fail.Exception)):
-            save_what_cannot_be_read(fault, faults, caplog)
+            await save_what_cannot_be_read(fault, faults, caplog)
