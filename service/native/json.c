@@ -20,6 +20,7 @@
 
 enum { HAS_ESCAPE = 1, HAS_NON_ASCII = 2, HAS_DELETE = 4 }; /* what a string holds besides plain ASCII */
 enum { OLD_RULE = 1, SIDE_TIMES = 3, PADDING = 72 };
+enum { WORD_PLACES = 1 << 11 }; /* of words of a text that may come again: with what else is read they fit the L1 cache */
 enum { KEY_FEATURES, KEY_LABEL, KEY_WEIGHT, KEY_EVENT_ID, KEY_TS, KEY_PREDICTION_ID, KEY_SUBJECT };
 #define NO_TIME INT64_MIN
 
@@ -438,14 +439,17 @@ static inline u8 *next_space(u8 *p) {
 }
 
 /* Add the words begin:end of a folded text, and their n-grams, as records. With n-grams, the words are moved together, one space
- * between them, so that a gram is a span. Grams of more than NAME_BYTES_MAX bytes are left out. */
+ * between them, so that a gram is a span. Grams of more than NAME_BYTES_MAX bytes are left out. A word that comes again is counted in
+ * the value of its record, if `bucket` still has the position of that: so fewer records are sorted. Crosses combine each one. */
 static bool put_words(reader *r, u8 *begin, u8 *end) {
     const riata_records row = *r->row; /* a copy, so that the compiler knows its pointers stay as they are */
+    const u64 before = (u64)r->n, last = (row.capacity > WORD_PLACES ? WORD_PLACES : 1) - 1;
+    const bool merges = r->rules->crosses_size == 0;
     const i64 ngrams = r->rules->ngrams, prefix = r->blame.start - r->data, prefix_stop = r->blame.stop - r->data;
     const u64 field = hash_span(r->blame, r->rules->key, FIELD_WORD);
     const u8 *data = r->data;
     u8 *write = begin, *first[3] = {NULL, NULL, NULL}; /* of the last three words, the latest first */
-    i64 n = r->n;
+    i64 n = r->n, again = 0;
     memset(end, ' ', 9);
     r->row->sorted = 0;
     for (u8 *p = begin, *stop;; p = stop) {
@@ -465,11 +469,16 @@ static bool put_words(reader *r, u8 *begin, u8 *end) {
             u8 *gram = first[length];
             if (!gram || next - gram > NAME_BYTES_MAX)
                 break; /* longer grams have even more bytes */
-            if (n >= row.capacity)
+            if (n + again >= row.capacity)
                 return false;
-            row.fingerprint[n] = hash_name(gram, next - gram, field, NUMBER), row.value[n] = 1.0, row.kind[n] = WORD;
+            u64 fingerprint = hash_name(gram, next - gram, field, NUMBER), *place = row.bucket + (fingerprint & last);
+            row.fingerprint[n] = fingerprint, row.value[n] = 0.0, row.kind[n] = WORD;
             put_span4(row.span + 4 * n, prefix, prefix_stop, gram - data, next - data);
-            n++;
+            bool known = merges && *place - before < (u64)n - before && row.fingerprint[*place] == fingerprint;
+            i64 at = known ? (i64)*place : n; /* which words come again is unpredictable: no branch asks */
+            row.value[at] += 1.0;
+            *place = (u64)at;
+            again += known, n += !known;
         }
     }
     r->n = n;

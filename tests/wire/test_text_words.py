@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+from collections import Counter
 
 import pytest
 
@@ -157,6 +159,22 @@ def test_a_text_takes_its_limit_of_bytes_and_not_one_more(filler: bytes) -> None
 
 def test_a_text_of_many_repeated_words_is_one_feature() -> None:
     assert counted(b"spam " * 100_000, 1) == {"t:spam": 100_000.0}
+
+
+@pytest.mark.parametrize("ngrams", [1, 2])
+def test_words_that_come_again_far_apart_are_counted_among_thousands(ngrams: int) -> None:
+    rng = random.Random(12)
+    words = [f"w{rng.randrange(3000)}" for _ in range(6000)]
+    grams = [f"t:{gram}" for gram in words + [f"{a} {b}" for a, b in itertools.pairwise(words)] * (ngrams > 1)]
+    assert counted(" ".join(words).encode(), ngrams) == Counter(grams)
+
+
+def test_a_cross_with_a_text_combines_each_time_a_word_comes() -> None:
+    context = Context(EncoderConfig(text=("t",), crosses=(("t", "c"), ("t", "t"))))
+    rows = explain_rows(b'{"features":{"t":"a b a","c":"x"}}', "application/json", context)
+    found = {name: value for _, value, name in rows[0]}
+    assert (found["t:a"], found["t:a × c=x"], found["t:b × c=x"]) == (2.0, 2.0, 1.0)
+    assert sum(value for name, value in found.items() if name.count("t:") == 2) == 3.0
 
 
 @pytest.mark.parametrize("control", [*range(0x20), *range(0x7F, 0xA0)])
