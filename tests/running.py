@@ -27,6 +27,12 @@ READY_S = HANG_S
 ROOT = Path(__file__).parents[1]
 
 
+def environment(**more: str) -> dict[str, str]:
+    """Variables of a process that runs this tree: no settings of the service but those in `more`."""
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
+    return {**outside, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT))), **more}
+
+
 def wait_for(what: str, found: Callable[[], object]) -> None:
     """Wait until something is found. what : said if it is never found"""
     deadline = time.monotonic() + HANG_S
@@ -91,12 +97,10 @@ class Running:
 
     def start(self, wait: bool = True) -> None:
         arguments = ["serve", "--port", str(self.port), "--data", str(self.directory), *self._arguments]
-        outside = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
         # The tests keep the processors busy, and some of them wait for a refit.
-        outside["RIATA_REFIT_NICE"] = "0"
-        environment = {**outside, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT))), **self._environment}
+        variables = environment(**{"RIATA_REFIT_NICE": "0", **self._environment})
         self._begun = len(self.log()) if self._log.exists() else 0
-        self._process = forked.start(self._module, arguments, environment, self._log, Path.cwd())
+        self._process = forked.start(self._module, arguments, variables, self._log, Path.cwd())
         if wait:
             self.wait_until_ready()
 

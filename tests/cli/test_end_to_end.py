@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import signal
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from riata.client import Riata
-from tests.running import HANG_S, Running
+from tests.running import HANG_S, Running, environment
 
 # The command, with a client that waits for a service for as long as a start takes on a busy machine.
 PATIENT = f"""
@@ -28,16 +27,11 @@ main()
 """
 
 
-def clean_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
-
-
 def riata(*words: str, url: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a verb to its end."""
-    environment = clean_environment() | ({"RIATA_URL": url} if url else {})
-    done = subprocess.run(
-        [sys.executable, "-m", "riata", *words], capture_output=True, text=True, env=environment, timeout=900, check=False
-    )
+    variables = environment(**({"RIATA_URL": url} if url else {}))
+    command = [sys.executable, "-m", "riata", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=900, check=False)
     assert "Traceback" not in done.stderr
     return done
 
@@ -97,7 +91,7 @@ def test_observed_events_are_predicted_inspected_and_replayed_to_the_same_bits(r
 def test_a_service_killed_under_the_demonstration_is_waited_for_and_counts_every_row_once(running: Running) -> None:
     rows = 50_000
     command = [sys.executable, "-c", PATIENT, "demo", "--rows", str(rows), "--url", running.url]
-    streaming = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean_environment())
+    streaming = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment())
     with Riata(running.url) as client:
         while not any(model["name"] == "demo" and model["examples"] >= 2000 for model in client.models()["models"]):
             assert streaming.poll() is None, "the demonstration ended early"

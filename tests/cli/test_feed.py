@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from riata.store.payload import decode_batch
 from riata.store.sqlite.store import read_sqlite
 from tests.cli.test_verbs import run
 from tests.redis_server import RedisServer
-from tests.running import HANG_S, ROOT, Running
+from tests.running import HANG_S, Running, environment
 
 FLAT = Layout("s", None, "label")
 IN_FIELD = Layout("s", "row", "label")
@@ -37,14 +36,8 @@ def row(fields: dict[str, str], layout: Layout) -> Any:
 
 def cloud_event(**attributes: Any) -> str:
     """A CloudEvent with these attributes; one that is None is left out."""
-    whole = {
-        "specversion": "1.0",
-        "type": "click",
-        "id": "1",
-        "source": "/shop",
-        "data": {"features": {}, "label": 1},
-        **attributes,
-    }
+    data = {"features": {}, "label": 1}
+    whole = {"specversion": "1.0", "type": "click", "id": "1", "source": "/shop", "data": data, **attributes}
     return json.dumps({name: value for name, value in whole.items() if value is not None})
 
 
@@ -126,13 +119,6 @@ def test_the_event_id_may_be_a_field_of_the_message_or_a_key_of_the_row() -> Non
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     with RedisServer(tmp_path_factory.mktemp("broker")) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("served") / "data") as running:
-        running.start()
-        yield running
 
 
 def feed(broker: RedisServer, service: Running, stream: str, *more: str) -> Any:
@@ -267,9 +253,8 @@ class Feeding:
         self.start()
 
     def start(self) -> None:
-        path = os.pathsep.join((str(ROOT / "service"), str(ROOT)))
         with self._log.open("ab") as output:
-            self.process = subprocess.Popen(self._command, stdout=output, stderr=output, env={**os.environ, "PYTHONPATH": path})
+            self.process = subprocess.Popen(self._command, stdout=output, stderr=output, env=environment())
 
     def kill(self) -> None:
         self.process.kill()

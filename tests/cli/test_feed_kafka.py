@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ import pytest
 from riata.base.errors import BadInput
 from tests.cli.test_feed import fed
 from tests.cli.test_verbs import run
-from tests.running import HANG_S, ROOT, Running
+from tests.running import HANG_S, Running, environment
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 from riata.cli.kafka_topic import KafkaTopic  # noqa: E402  needs the package
@@ -71,10 +70,9 @@ def test_a_topic_is_fed_once_in_the_order_of_its_partitions(broker: str, tmp_pat
     messages += [(0, json.dumps(event).encode(), {}), (0, row(2001), binary), (1, row(2001), binary)]  # the last one: again
     produce(broker, topic, [*messages, (2, row(5, "no"), {}), (3, b"{", {})])
     command = ["feed", f"kafka://{broker}", "--stream", topic, "--url", service.url, "--rows-per-request", "50", *QUICK]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT)))}
     try:
         for kill in range(1, kills + 1):
-            feeding = subprocess.Popen([sys.executable, "-m", "riata", *command], env=environment)
+            feeding = subprocess.Popen([sys.executable, "-m", "riata", *command], env=environment())
             end = time.monotonic() + HANG_S
             while learnt(service) < 50 * kill and time.monotonic() < end:
                 time.sleep(0.01)

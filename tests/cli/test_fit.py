@@ -24,8 +24,9 @@ from riata.cli.fit_setup import Beginning, fit_config
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.run.candidates.exports import read_export
 from riata.wire.workspace import Workspaces
-from tests.cli.test_end_to_end import clean_environment, riata
+from tests.cli.test_end_to_end import riata
 from tests.cli.test_verbs import run
+from tests.running import environment
 
 FORMATS = {
     "ndjson": lambda y, a, b: f'{{"features":{{"1":{a},"{b}":1}},"label":{y}}}\n',
@@ -170,7 +171,7 @@ def test_a_file_without_rows_is_none(content: str, tmp_path: Path) -> None:
 def test_ctrl_c_keeps_what_was_learnt_so_far(tmp_path: Path) -> None:
     out, rows = tmp_path / "m.riata", written(tmp_path, "vw", 2000).read_bytes()
     command = [sys.executable, "-m", "riata", "fit", "--online", "-", "--out", str(out), "--json"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_environment()) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         sent, deadline = 0, time.monotonic() + 900

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-
-import pytest
 
 from riata.cli.jobs import sentence
 from riata.client import Riata
@@ -15,14 +12,8 @@ from tests.running import Running
 ROWS = [{"features": {"age": i % 50}, "label": i % 2, "subject": f"s{i % 7}"} for i in range(100)]
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with Running(tmp_path_factory.mktemp("jobs") / "data") as running:
-        running.start()
-        yield running.url
-
-
-def test_jobs_are_listed_awaited_and_not_cancelled_after_their_end(url: str) -> None:
+def test_jobs_are_listed_awaited_and_not_cancelled_after_their_end(service: Running) -> None:
+    url = service.url
     assert run("jobs", "list", "--url", url).stdout == "no jobs\n"
     with Riata(url) as client:
         client.observe(ROWS, wait_applied=True)

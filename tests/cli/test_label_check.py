@@ -7,8 +7,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,9 @@ import httpx
 import pytest
 
 from tests.cli.test_verbs import run
-from tests.running import HANG_S, ROOT, Running
+from tests.running import HANG_S, Running, environment, wait_for
 
 SIGNS = [1] * 1500 + [-1] * 1500  # sorted: the first requests hold one label only
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("served") / "data") as running:
-        running.start()
-        yield running
 
 
 def written(file: Path, labels: Sequence[Any]) -> Path:
@@ -89,9 +81,7 @@ def test_the_way_out_of_a_table_works(service: Running, tmp_path: Path) -> None:
     assert (done.exit_code, "the labels are 2 and 4" in done.stderr) == (1, True), done.output
     done = observe(service, file, "pairs", "--labels", "0/1", "--positive", "4")
     assert (done.exit_code, done.stdout.startswith("2400 accepted")) == (0, True), done.output
-    end = time.monotonic() + HANG_S
-    while logged(service, "pairs") < 2400 and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_for("all rows are learnt", lambda: logged(service, "pairs") == 2400)
     assert httpx.get(f"{service.url}/models/pairs", timeout=HANG_S).json()["metrics"]["cumulative"]["base_rate"] == 0.5
 
 
@@ -103,9 +93,8 @@ def test_a_request_with_strange_labels_only_is_no_reason_to_stop_in_the_middle(s
 
 
 def piped(service: Running, content: bytes, model: str) -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT)))}
     command = [sys.executable, "-m", "riata", "observe", "-", "--url", service.url, "--model", model, "--rows-per-request", "100"]
-    return subprocess.run(command, input=content, env=environment, capture_output=True, check=False)
+    return subprocess.run(command, input=content, env=environment(), capture_output=True, check=False)
 
 
 def test_the_first_thousand_rows_of_stdin_are_looked_at(service: Running, tmp_path: Path) -> None:

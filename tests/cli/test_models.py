@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -20,12 +19,10 @@ ROWS = [{"features": {"age": i % 50, "country": f"c{i % 7}"}, "label": int(i % 7
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with Running(tmp_path_factory.mktemp("models") / "data") as running:
-        running.start()
-        with Riata(running.url) as client:
-            client.observe(ROWS, wait_applied=True)
-        yield running.url
+def url(service: Running) -> str:
+    with Riata(service.url) as client:
+        client.observe(ROWS, wait_applied=True)
+    return service.url
 
 
 def succeeds(url: str, *words: str) -> str:

@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,19 +19,12 @@ import pytest
 
 from riata.cli.observe import rows_about, source_of
 from riata.client import Riata
-from tests.cli.test_end_to_end import PATIENT, clean_environment
+from tests.cli.test_end_to_end import PATIENT
 from tests.cli.test_verbs import run
-from tests.running import HANG_S, Running
+from tests.running import HANG_S, Running, environment
 
 HEADER = ["age", "plan", "since", "paying", "label"]
 Row = list[str]
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("served") / "data") as running:
-        running.start()
-        yield running
 
 
 def rows(count: int, seed: int = 1) -> list[Row]:
@@ -97,32 +90,16 @@ def test_a_file_of_any_format_is_learnt_once_and_only_what_is_new_later(name: st
     assert observe(service, packed, model) == (0, len(corrected), 0)
 
 
-def test_a_table_in_parquet_has_the_ids_of_the_text(service: Running, tmp_path: Path) -> None:
+def test_rows_that_parquet_has_too_are_not_learnt_twice(service: Running, tmp_path: Path) -> None:
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = rows(300)
     table[7][0] = ""
-    write(tmp_path / "shop.csv", [[*row[:2], row[-1]] for row in table])
-    text = (tmp_path / "shop.csv").read_text().replace(",".join(HEADER), "age,plan,label")
-    (tmp_path / "shop.csv").write_text(text)
     columns = {"age": pyarrow.array([int(row[0]) if row[0] else None for row in table], pyarrow.int32())}
-    columns |= {"plan": [row[1] for row in table], "label": [float(row[-1]) for row in table]}
+    columns |= {"plan": [row[1] for row in table], "since": [date.fromisoformat(row[2]) for row in table]}
+    columns |= {"paying": [row[3] == "True" for row in table], "label": [float(row[-1]) for row in table]}
     parquet.write_table(pyarrow.table(columns), tmp_path / "shop.parquet")
-    assert observe(service, tmp_path / "shop.csv", "shop") == (len(table), 0, 0)
+    assert observe(service, write(tmp_path / "shop.csv", table), "shop") == (len(table), 0, 0)
     assert observe(service, tmp_path / "shop.parquet", "shop") == (0, len(table), 0)
-
-
-def test_rows_that_parquet_has_too_are_not_learnt_twice(service: Running, tmp_path: Path) -> None:
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    table = rows(100)
-    write(tmp_path / "dates.csv", table)
-    from datetime import date
-
-    columns = {"age": [float(row[0]) for row in table], "plan": [row[1] for row in table]}
-    columns |= {"since": [date.fromisoformat(row[2]) for row in table], "paying": [row[3] == "True" for row in table]}
-    parquet.write_table(pyarrow.table(columns | {"label": [int(row[-1]) for row in table]}), tmp_path / "dates.parquet")
-    assert observe(service, tmp_path / "dates.csv", "dates") == (len(table), 0, 0)
-    done = run("observe", str(tmp_path / "dates.parquet"), "--url", service.url, "--model", "dates")
-    assert f"0 accepted, {len(table)} duplicate, 0 rejected" in done.stdout
 
 
 def test_values_that_are_other_features_by_their_types_are_not_learnt_twice(service: Running, tmp_path: Path) -> None:
@@ -176,21 +153,8 @@ def test_rows_of_standard_input_have_ids_with_a_source_only(service: Running, tm
     content = in_vw(tmp_path / "x.vw", rows(20)).read_bytes()
 
     def send(*more: str) -> str:
-        words = [
-            sys.executable,
-            "-m",
-            "riata",
-            "observe",
-            "-",
-            "--url",
-            service.url,
-            "--model",
-            "stdin",
-            "--labels",
-            "0/1",
-            *more,
-        ]
-        done = subprocess.run(words, input=content, capture_output=True, env=clean_environment(), timeout=HANG_S, check=True)
+        words = command_of(service, "-", "stdin", "--labels", "0/1", *more)
+        done = subprocess.run(words, input=content, capture_output=True, env=environment(), timeout=HANG_S, check=True)
         return done.stdout.decode()
 
     assert [send()[:11], send()[:11]] == ["21 accepted"] * 2
@@ -200,22 +164,14 @@ def test_rows_of_standard_input_have_ids_with_a_source_only(service: Running, tm
     assert (done.exit_code, "--again: rows of stdin have ids only with --source" in done.stderr) == (2, True)
 
 
+def command_of(service: Running, file: str, model: str, *more: str) -> list[str]:
+    return [sys.executable, "-c", PATIENT, "observe", file, "--url", service.url, "--model", model, *more]
+
+
 def began(service: Running, file: Path, model: str, sent: int) -> subprocess.Popen[str]:
     """A command that sends `file`, a row in each request, once the service has `sent` of them."""
-    words = [
-        sys.executable,
-        "-c",
-        PATIENT,
-        "observe",
-        str(file),
-        "--url",
-        service.url,
-        "--model",
-        model,
-        "--rows-per-request",
-        "1",
-    ]
-    command = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment())
+    words = command_of(service, str(file), model, "--rows-per-request", "1")
+    command = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
     while learnt(service, model) < sent:
         assert command.poll() is None, command.communicate()
     return command
@@ -257,16 +213,8 @@ def test_a_service_that_is_killed_under_a_command_learns_each_row_once(tmp_path:
 def test_bad_rows_are_refused_one_by_one_and_counted_by_code(service: Running, tmp_path: Path) -> None:
     file = tmp_path / "bad.csv"
     lines = [f"{i},x{i % 5},{i % 2}" for i in range(6000)]
-    bad = {
-        100: "1,x,maybe",
-        200: "2,x,inf",
-        300: "3,x,1e999",
-        4400: "4,x,NA",
-        4401: "5,x,nan",
-        4402: "6,x",
-        5000: "7,x,7",
-        5001: '8,"x"y,1',
-    }
+    bad = {100: "1,x,maybe", 200: "2,x,inf", 300: "3,x,1e999", 4400: "4,x,NA", 4401: "5,x,nan", 4402: "6,x"}
+    bad |= {5000: "7,x,7", 5001: '8,"x"y,1'}
     for at, line in bad.items():
         lines[at] = line
     file.write_text("a,b,label\n" + "\n".join(lines) + "\n")
@@ -289,14 +237,8 @@ def test_a_file_that_stops_in_the_middle_ends_with_the_counts_and_the_line(servi
     found = run("observe", str(tmp_path / "cut.ndjson.gz"), "--url", service.url, "--model", "cut", "--labels", "0/1")
     assert (found.exit_code, found.stdout, "the gzip stream is damaged" in found.stderr) == (1, "", True)  # nothing was sent
     # A pipe cannot be read twice, so rows are sent before the damage is found.
-    command = ["observe", "-", "--source", "cut", "--url", service.url, "--model", "cut", "--labels", "0/1"]
-    piped = subprocess.run(
-        [sys.executable, "-m", "riata", *command],
-        input=packed[: len(packed) // 2],
-        capture_output=True,
-        check=False,
-        env=clean_environment(),
-    )
+    words = command_of(service, "-", "cut", "--source", "cut", "--labels", "0/1")
+    piped = subprocess.run(words, input=packed[: len(packed) // 2], capture_output=True, check=False, env=environment())
     assert piped.returncode == 1
     done = SimpleNamespace(stdout=piped.stdout.decode(), stderr=piped.stderr.decode())
     assert re.match(r"\d+ accepted, 0 duplicate, 0 rejected", done.stdout)

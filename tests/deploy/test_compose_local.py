@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from tests.deploy.compose_local import ROOT, Compose, load, missing_programs
 from tests.deploy.monitoring import panels, rules
 from tests.redis_server import redis_version
+from tests.running import wait_for
 
 COMPOSE = ROOT / "docker-compose.yml"
 LACKS = missing_programs(load(COMPOSE))
@@ -32,13 +33,6 @@ def compose(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compose]:
         yield found
 
 
-def until(what: str, ask: Callable[[], object], within_s: float = SOON_S) -> None:
-    deadline = time.monotonic() + within_s
-    while not ask():
-        assert time.monotonic() < deadline, f"{what}: not within {within_s} s"
-        time.sleep(0.05)
-
-
 def predict_served(url: str, seq: int) -> dict[str, Any]:
     """Request until the answer includes event `seq`. A process that lags answers with an error after a while, and is asked
     again.
@@ -50,7 +44,7 @@ def predict_served(url: str, seq: int) -> dict[str, Any]:
         assert answers[-1].status_code == 200 or answers[-1].json()["code"] == "not_yet", answers[-1].text
         return answers[-1].status_code == 200
 
-    until(f"event {seq} is served", served)
+    wait_for(f"event {seq} is served", served)
     found: dict[str, Any] = answers[-1].json()
     return found
 
@@ -93,7 +87,7 @@ def test_an_event_through_either_web_process_is_learnt_once_and_read_everywhere(
 def test_a_request_for_the_learner_is_routed_to_it(compose: Compose) -> None:
     refused = httpx.post(f"{compose.url('web-1')}/models/default/snapshots", timeout=300)
     assert (refused.status_code, refused.json()["code"]) == (409, "other_role")
-    until(
+    wait_for(
         "front knows the writer", lambda: httpx.post(f"{compose.url('front')}/models/default/snapshots", timeout=300).is_success
     )
     assert httpx.get(f"{compose.url('front')}/metrics", timeout=300).status_code == 404
@@ -112,28 +106,28 @@ def test_no_service_knows_the_password_but_by_its_file(compose: Compose) -> None
 
 def test_prometheus_reads_every_process_and_evaluates_every_rule(compose: Compose) -> None:
     observe(compose.url("web-1"), "counted")
-    until("every process is scraped", lambda: len(query(compose, 'up{job="riata"} == 1')) == 5)
-    until("a counter is seen", lambda: query(compose, 'sum(riata_rows_total{outcome="accepted"}) > 0'))
-    until("the writer is seen", lambda: query(compose, 'sum(riata_lease_held{job="riata"}) == 1'))
+    wait_for("every process is scraped", lambda: len(query(compose, 'up{job="riata"} == 1')) == 5)
+    wait_for("a counter is seen", lambda: query(compose, 'sum(riata_rows_total{outcome="accepted"}) > 0'))
+    wait_for("the writer is seen", lambda: query(compose, 'sum(riata_lease_held{job="riata"}) == 1'))
 
     def evaluated() -> dict[str, str]:
         groups = httpx.get(f"{compose.url('prometheus', '9090')}/api/v1/rules", timeout=10).json()["data"]["groups"]
         return {rule["name"]: rule["health"] for group in groups for rule in group["rules"]}
 
-    until("every rule is evaluated", lambda: set(evaluated().values()) == {"ok"})
+    wait_for("every rule is evaluated", lambda: set(evaluated().values()) == {"ok"})
     assert evaluated().keys() == rules().keys()
 
 
 def test_prometheus_accepts_every_panel(compose: Compose) -> None:
-    until("a scrape", lambda: query(compose, "riata_ready"))
+    wait_for("a scrape", lambda: query(compose, "riata_ready"))
     for _, expression in panels():
         query(compose, expression)
-    until("well", lambda: query(compose, 'sum(riata_lease_held{job="riata"}) == 1'))
+    wait_for("well", lambda: query(compose, 'sum(riata_lease_held{job="riata"}) == 1'))
     assert query(compose, 'ALERTS{alertstate="firing", severity="page"}') == []
 
 
 def test_a_killed_writer_is_replaced_and_nothing_is_refused_meanwhile(compose: Compose) -> None:
-    until("a writer leads", lambda: leader(compose))
+    wait_for("a writer leads", lambda: leader(compose))
     killed = str(leader(compose))
     compose.kill(killed)
     sent = 0
@@ -148,18 +142,18 @@ def test_a_killed_writer_is_replaced_and_nothing_is_refused_meanwhile(compose: C
     last = observe(compose.url("front"), "after")
     assert predict_served(compose.url("replica"), last["seq"])["model"]["seq"] >= last["seq"]
     compose.start(killed)
-    until("the killed one stands by", lambda: compose.healthy(killed))
-    until("two writers, one lease", lambda: httpx.get(f"{compose.url(killed, '8081')}/startupz", timeout=300).is_success)
+    wait_for("the killed one stands by", lambda: compose.healthy(killed))
+    wait_for("two writers, one lease", lambda: httpx.get(f"{compose.url(killed, '8081')}/startupz", timeout=300).is_success)
     assert leader(compose) != killed
 
 
 def test_the_front_continues_without_one_of_the_web_processes(compose: Compose) -> None:
     compose.kill("web-1")
-    until("the front has noticed", lambda: httpx.get(f"{compose.url('front')}/readyz", timeout=300).is_success)
+    wait_for("the front has noticed", lambda: httpx.get(f"{compose.url('front')}/readyz", timeout=300).is_success)
     for number in range(10):
         assert observe(compose.url("front"), f"one-web-{number}")["accepted"] == 1
     compose.start("web-1")
-    until("it is back", lambda: compose.healthy("web-1"))
+    wait_for("it is back", lambda: compose.healthy("web-1"))
 
 
 def test_everything_stops_within_its_grace_and_well(compose: Compose) -> None:
