@@ -14,12 +14,12 @@ import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
 import annotated_types
 
+from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, nearest
 
 T = TypeVar("T")

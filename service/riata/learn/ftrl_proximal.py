@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, doc
 
 from riata.base.arrays import BOOL, F64, I64, Arrays
+from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots

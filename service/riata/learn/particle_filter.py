@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, doc
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
+from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Corrupt
 from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN

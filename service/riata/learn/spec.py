@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
 
 from annotated_types import doc
 
 from riata.base.arrays import F64, I64, U32, Arrays
+from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.learn.apart import Apart
 from riata.learn.learner import Learner

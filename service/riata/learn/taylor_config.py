@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, doc
 
+from riata.base.dataclass import dataclass
 from riata.base.document import Exclusion, refuse
 from riata.base.errors import BadInput
 from riata.base.limits import NAME_BYTES_MAX

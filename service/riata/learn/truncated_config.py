@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, doc
 
+from riata.base.dataclass import dataclass
 from riata.base.document import DocumentValue, Exclusion, refuse
 from riata.base.errors import BadInput, nearest
 from riata.base.limits import NAME_BYTES_MAX

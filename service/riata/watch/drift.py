@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, U8, Arrays
+from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt
 from riata.learn.learner import Stepped
 from riata.maths.links import LINKS, Answers

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, nearest
 
 AUTO: Final = "auto"

@@ -13,11 +13,12 @@ process that is killed has logged all of it or nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
+from riata.base.dataclass import dataclass
 from riata.base.errors import Busy, LogGap
 from riata.run.candidates.backtest import OWN, Contestant, compare, turns
 from riata.run.candidates.pairs import BACKFILL

@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, Generic, NoReturn, TypeVar
 
 import numpy as np
 
 from riata.base.arrays import F64, U8
+from riata.base.dataclass import dataclass
 from riata.base.errors import Conflict, Malformed, TooLarge
 from riata.base.limits import DEDUPE_EVENTS, ERRORS_SHOWN_MAX
 from riata.predict.name_book import NameBook

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from riata.base.clock import rfc3339
+from riata.base.dataclass import dataclass
 from riata.base.errors import Conflict, RiataError
 
 State = Literal["running", "done", "failed", "cancelled", "interrupted"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
+from riata.base.dataclass import dataclass
 from riata.base.errors import LogGap
 from riata.run.engine import Engine
 from riata.run.state.changes import Changes, Told

@@ -8,11 +8,11 @@ much of the past is kept. So replay forgets at the same event as the live writer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Le
 
+from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 
 KEEP: Final = 0.01

@@ -6,12 +6,13 @@ The live writer, recovery and the offline replay all call the same `apply`, so t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, Arrays
+from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.registry import spec_of

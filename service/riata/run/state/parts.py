@@ -6,10 +6,10 @@ What watches a model is one module, with an `Observer`, and one line of `KINDS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from riata.base.arrays import Arrays
+from riata.base.dataclass import dataclass
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.registry import build_learner
 from riata.maths.links import Answers

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
+from riata.base.dataclass import dataclass, frozen_dataclass
 from riata.base.errors import Conflict, RiataError
-from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.halt import Halt
 from riata.learn.learner import Shadow, Sketch
 from riata.learn.registry import SPECS

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NoReturn
 
+from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt, LogFork
 from riata.store.records import KIND_CODES, RECORD_DAMAGED, canonical_json, read_json, record_digest
 from riata.store.redis.link import Reply
@@ -76,7 +77,7 @@ def read_head(answer: Answer) -> Head:
     return Head(answer.bytes(16), answer.number(), answer.bytes(20), answer.number(), answer.number())
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class State:
     """State of a model, from one list of `standings`."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 
 # Names of all keys of a Redis store, and bucket sizes of the dedupe index.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import resource
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from typing import Final
 
+from riata.base.dataclass import dataclass
 from riata.base.hosts import Hosts
 from riata.web.api.problems import PROBLEM_JSON, Problem
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
+from riata.base.dataclass import dataclass
 from riata.base.document import DocumentValue, read_document
 from riata.base.errors import BadInput
 from riata.wire.groups import Declared, read_groups
