@@ -40,23 +40,22 @@ ORDER = [
 RANK = {package: rank for rank, line in enumerate(ORDER) for package in line.split()}
 
 THIRD_PARTY = {
-    "base": {"numpy", "annotated_types"},
+    "base": {"numpy"},
     "base/settings.py": {"pydantic", "pydantic_settings", "annotated_types"},
     "base/read_settings.py": {"pydantic", "pydantic_settings"},
     "scorer": set(),
     "native": {"numpy"},
     "maths": {"numpy"},
-    "wire": {"numpy", "msgspec", "annotated_types"},
-    "learn": {"numpy", "annotated_types"},
+    "wire": {"numpy", "msgspec"},
+    "learn": {"numpy"},
     "store": {"numpy"},
     "store/redis/link.py": {"hiredis"},
     "predict": {"numpy"},
     "lab": {"numpy"},
     "trees": {"numpy"},
-    "watch": {"numpy", "annotated_types"},
-    "run": {"numpy", "annotated_types"},
+    "watch": {"numpy"},
+    "run": {"numpy"},
     "web": {
-        "annotated_types",
         "fastapi",
         "starlette",
         "uvicorn",

@@ -1,7 +1,7 @@
 """Configuration documents: a mapping becomes a frozen dataclass, or an error with the path and the reason.
 
-The dataclass is the only definition: a field carries its default, its bounds (`annotated_types`) and its reason (the field's
-`doc`). The same class is used for validation here, for the OpenAPI schema and for the written reference.
+The dataclass is the only definition: a field carries its default, its bounds (`base/bounds.py`) and its reason (the field's
+`Doc`). The same class is used for validation here, for the OpenAPI schema and for the written reference.
 
 If a field takes one of several dataclasses (`ByKind`), the key `kind` selects one; without it, the first is used.
 """
@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
-import annotated_types
-
+from riata.base.bounds import Ge, Gt, Le, Lt, MaxLen
 from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, nearest
 
@@ -205,19 +204,19 @@ def _read_scalar(hint: Any, value: object, path: str) -> Any:
 
 
 def _has_upper(bounds: list[Any]) -> bool:
-    return any(isinstance(bound, annotated_types.Le | annotated_types.Lt) for bound in bounds)
+    return any(isinstance(bound, Le | Lt) for bound in bounds)
 
 
 def _check_bound(bound: object, value: Any, path: str) -> None:
-    if isinstance(bound, annotated_types.Ge) and not value >= bound.ge:
+    if isinstance(bound, Ge) and not value >= bound.ge:
         raise BadInput(f"{path}: {value} is below {bound.ge}", "out_of_range")
-    if isinstance(bound, annotated_types.Gt) and not value > bound.gt:
+    if isinstance(bound, Gt) and not value > bound.gt:
         raise BadInput(f"{path}: {value} must be above {bound.gt}", "out_of_range")
-    if isinstance(bound, annotated_types.Le) and not value <= bound.le:
+    if isinstance(bound, Le) and not value <= bound.le:
         raise BadInput(f"{path}: {value} is above {bound.le}", "out_of_range")
-    if isinstance(bound, annotated_types.Lt) and not value < bound.lt:
+    if isinstance(bound, Lt) and not value < bound.lt:
         raise BadInput(f"{path}: {value} must be below {bound.lt}", "out_of_range")
-    if isinstance(bound, annotated_types.MaxLen) and len(value) > bound.max_length:
+    if isinstance(bound, MaxLen) and len(value) > bound.max_length:
         raise BadInput(f"{path}: longer than {bound.max_length}", "out_of_range")
 
 

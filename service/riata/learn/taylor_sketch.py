@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager
-from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -454,7 +453,11 @@ def _build(config: TaylorSketchConfig, bits: int, hash_key: int) -> Learner:
 
 def _margin(config: TaylorSketchConfig, rate: float) -> float:
     """The margin of a probability."""
-    return NormalDist().inv_cdf(rate) if config.link == "probit" else math.log(rate / (1.0 - rate))
+    if config.link != "probit":
+        return math.log(rate / (1.0 - rate))
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(rate)
 
 
 def _adopt(config: TaylorSketchConfig, bits: int, solution: Adopted) -> Arrays:

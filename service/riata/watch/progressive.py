@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
-from annotated_types import Ge, Le
 
 from riata.base.arrays import BOOL, F64, I64, Arrays
+from riata.base.bounds import Ge, Le
 from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt
 from riata.learn.learner import Stepped, Weights

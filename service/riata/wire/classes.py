@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Annotated, Final
 
 import numpy as np
-from annotated_types import Ge, Le, MaxLen
 
 from riata.base.arrays import F64, I64
+from riata.base.bounds import Ge, Le, MaxLen
 from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.wire.batch import select_rows

@@ -7,9 +7,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final, Literal, Protocol
 
-from annotated_types import Ge, Le, MaxLen
-
 from riata.base.arrays import F64
+from riata.base.bounds import Ge, Le, MaxLen
 from riata.base.dataclass import dataclass
 from riata.base.document import DocumentValue, Exclusion, refuse, write_document
 from riata.base.errors import BadInput

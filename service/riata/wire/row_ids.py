@@ -20,15 +20,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import cache
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import numpy as np
 
 from riata.base.arrays import I64, U32, U64
 from riata.base.limits import DEDUPE_EVENTS
 from riata.wire.tables import DAY, EPOCH, ID_BYTES
+
+if TYPE_CHECKING:
+    import msgspec
 
 _PERSON: Final = b"riata row"
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -42,9 +45,14 @@ _QUOTED: Final = b',"0'
 _DATE: Final = re.compile(rb',"[0-9]{4}-')
 _NUMBER: Final = re.compile(rb',"(-?[0-9]+(?:\.[0-9]+)?)"(?=,)')  # a text that is a number
 _TRUTH_ENDS: Final = (b'rue"', b'RUE"', b'alse"', b'ALSE"')  # of the texts that are truth values
-_encode: Final = msgspec.json.Encoder().encode
-_encode_lines: Final = msgspec.json.Encoder().encode_lines
 Told = tuple[Any, Sequence[Any]]  # the digest of the columns of a row, and its values
+
+
+@cache
+def _encoder() -> msgspec.json.Encoder:
+    import msgspec  # takes 8 ms, and few files have rows without ids
+
+    return msgspec.json.Encoder()
 
 
 class RowIds:
@@ -106,7 +114,7 @@ class RowIds:
 def _lines(rows: Sequence[Sequence[Any]]) -> list[bytes]:
     """Return `_line` of each row. Rows without anything that has to be looked at are written together."""
     try:
-        lines = _encode_lines(rows)
+        lines = _encoder().encode_lines(rows)
     except (ValueError, OverflowError, TypeError, UnicodeError):
         return [_line(row) for row in rows]
     shape = lines.translate(_SHAPE)
@@ -119,14 +127,14 @@ def _lines(rows: Sequence[Sequence[Any]]) -> list[bytes]:
 def _line(values: Sequence[Any]) -> bytes:
     """Return values as they count for the id of their row. The first and the last are empty."""
     try:
-        line = _encode(values)
+        line = _encoder().encode(values)
         is_usual = _TRUTH.isdisjoint(values)
     except (ValueError, OverflowError, TypeError, UnicodeError):  # lists cannot be looked up
         line, is_usual = b"", False
     shape = line.translate(_SHAPE)
     has_quoted = _QUOTED in shape
     if not is_usual or (_LONG in shape and _has_large(shape)) or (has_quoted and _DATE.search(line)):
-        line = _encode([_said(value) for value in values])
+        line = _encoder().encode([_said(value) for value in values])
         has_quoted = True
     if has_quoted:
         line = _NUMBER.sub(rb",\1", line)

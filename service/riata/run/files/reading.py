@@ -10,7 +10,6 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -290,7 +289,7 @@ def ordered_map(items: Iterator[T], work: Callable[[T], R], threads: int, ahead:
         helper.start()
     try:
         while (made := line.take()) is not None:
-            yield made.result()
+            yield made()
             line.used()
     finally:
         line.end()
@@ -307,7 +306,7 @@ class _Pipeline(Generic[T, R]):
         self._ahead = ahead
         self._drawing = threading.Lock()
         self._news = threading.Condition()
-        self._made: dict[int, Future[R]] = {}
+        self._made: dict[int, Callable[[], R]] = {}  # each returns the result or raises the error
         self._drawn = self._taken = 0
         self._ended = False
 
@@ -320,7 +319,7 @@ class _Pipeline(Generic[T, R]):
                 return
             self._one(wait=True)
 
-    def take(self) -> Future[R] | None:
+    def take(self) -> Callable[[], R] | None:
         """Return the next result, working while it is not ready; None after the last."""
         while True:
             with self._news:
@@ -352,12 +351,10 @@ class _Pipeline(Generic[T, R]):
             self._drawing.release()
         self._tell()
         if task is not None:
-            made: Future[R] = Future()
             try:
-                made.set_result(task())
+                self._made[number] = partial(_same, task())
             except BaseException as error:
-                made.set_exception(error)
-            self._made[number] = made
+                self._made[number] = partial(_raise, error)
             self._tell()
 
     def _draw(self) -> Callable[[], R] | None:
@@ -380,6 +377,10 @@ class _Pipeline(Generic[T, R]):
     def _tell(self) -> None:
         with self._news:
             self._news.notify_all()
+
+
+def _same(result: R) -> R:
+    return result
 
 
 def _raise(error: BaseException) -> NoReturn:

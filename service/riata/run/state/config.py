@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Annotated, Any, Final, Literal
 
-from annotated_types import Ge, Gt, Le, MaxLen
-
+from riata.base.bounds import Ge, Gt, Le, MaxLen
 from riata.base.dataclass import dataclass
 from riata.base.document import Exclusion, read_document, refuse, write_document
 from riata.base.errors import BadInput, Conflict, Corrupt

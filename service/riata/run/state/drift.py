@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from annotated_types import Ge, Le
-
+from riata.base.bounds import Ge, Le
 from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 

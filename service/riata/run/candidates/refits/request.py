@@ -6,8 +6,7 @@ import math
 from dataclasses import field
 from typing import Annotated, Any, Final, Literal
 
-from annotated_types import Ge, Gt, Le, Lt
-
+from riata.base.bounds import Ge, Gt, Le, Lt
 from riata.base.dataclass import dataclass
 from riata.base.document import DocumentValue, read_document
 from riata.base.errors import BadInput

@@ -6,9 +6,9 @@ import asyncio
 import math
 from typing import Annotated, Any, Final, Literal
 
-from annotated_types import MaxLen
 from msgspec import UNSET, Meta, UnsetType, field
 
+from riata.base.bounds import MaxLen
 from riata.base.dataclass import dataclass
 from riata.base.document import read_document, write_document
 from riata.base.errors import Corrupt, Malformed, NotFound
