@@ -131,7 +131,7 @@ class NameBook:
             added = core.keep_names(*seen.places, seen.count, self.capacity - seen.count, kept, *given)
         if added:
             seen.count += added
-            before, self._held = self._held.names, self._held._replace(names=kept.names)
+            before, self._held = self._held.names, _Held(kept.names, *self._held[1:])
             if self.kinds is not None:
                 self.kinds.meet(names if added == n else self._since(before), is_ahead)
         if kept.dropped:

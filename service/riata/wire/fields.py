@@ -171,12 +171,14 @@ class FieldKinds:
         self._meets = fields.meets
         declared = {**others, **{name: KINDS[kind] for name, kind in fields.declared}}
         self._declared = {hash_of_field(name, key) & ~_KIND: (name, kind) for name, kind in declared.items()}
-        self._met: dict[int, tuple[str, int]] = {}  # name and kind by hash
+        self._named: dict[int, tuple[str, int]] = {}  # see `_met`
+        self._unnamed: list[tuple[bytes, U64]] = []  # what was met since they were last asked for; as the core found it, in a text
+        self._met_count = 0
         self._early: dict[int, tuple[int, int]] = {}  # of fields that are in rows which are not in the log yet
         self._unread: dict[int, Counter[str]] = {}  # by field, what was counted as UNREADABLE
         self._ahead: set[int] = set()  # met in rows of this process; the log may have earlier rows, of other processes
         self._table = _empty_table(_PLACES_AT_FIRST)
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()
         self._kept: list[U64] = []  # a reader may still hold an earlier table; each is at least twice as long as the one before
         self.native = struct("riata_fields")
         self.is_wide = False  # more fields were met than are kept
@@ -185,11 +187,11 @@ class FieldKinds:
             self._table[1 + self._place(self._table, field)] = np.uint64(field | kind)
 
     def __len__(self) -> int:
-        return len(self._met.keys() | self._declared.keys())
+        return self._met_count + len(self._declared)
 
     def __iter__(self) -> Iterator[Field]:
         """Yield the fields, those that were met first in the order in which that was."""
-        for field, (name, kind) in {**self._met, **self._declared}.items():
+        for field, (name, kind) in {**self._met(), **self._declared}.items():
             contrary, unreadable = self._count(field, CONTRARY), self._count(field, UNREADABLE)
             unread = dict(self._unread.get(field, ()))
             yield Field(name, NAMES_OF_KINDS[kind], field in self._declared, contrary, unreadable, unread)
@@ -203,13 +205,13 @@ class FieldKinds:
         if not self._meets or self.is_wide:
             return
         with self._changing:
-            before = len(self._met)
+            before = self._met_count
             at = self._meet_from(names, 0)
             while at < len(names) and not self.is_wide:
-                self._make_table(2 * (len(self._declared) + len(self._met)))
+                self._make_table(2 * len(self))
                 at = self._meet_from(names, at)
             if is_ahead:
-                self._ahead.update(islice(self._met, before, None))  # in the order in which they were met
+                self._ahead.update(islice(self._met(), before, None))  # in the order in which they were met
 
     def settle(self, names: Names) -> None:
         """Decide the kinds of fields that were met ahead by the names of the log in their order, which other processes know."""
@@ -218,28 +220,28 @@ class FieldKinds:
         in_order = FieldKinds(AUTO, self._key)
         in_order.meet(names)
         with self._changing:
-            for field in self._ahead & in_order._met.keys():
-                self._met[field] = in_order._met[field]
+            met, settled = self._met(), in_order._met()
+            for field in self._ahead & settled.keys():
+                met[field] = settled[field]
                 if field not in self._declared:
-                    self._table[1 + self._place(self._table, field)] = np.uint64(field | self._met[field][1])
-            self._ahead -= in_order._met.keys()
+                    self._table[1 + self._place(self._table, field)] = np.uint64(field | met[field][1])
+            self._ahead -= settled.keys()
 
     def with_met(self, names: Names) -> FieldKinds | None:
         """Return these kinds and those that names which are not in the log yet tell; None if those are none."""
         if not self._meets or self.is_wide or not len(names):
             return None
         more = copy(self)
-        more._met, more._table, more._changing = dict(self._met), self._table.copy(), threading.Lock()
-        more._unread = {}
+        more._named, more._unnamed, more._unread = dict(self._met()), [], {}
+        more._table, more._changing = self._table.copy(), threading.RLock()
         more._kept, more.native = [more._table], struct("riata_fields", table=more._table)
         more.meet(names)
         return more if len(more) > len(self) else None
 
     def note_counts(self, more: FieldKinds) -> None:
         """Keep what was counted of fields of `with_met` until they are met here: once the rows are in the log."""
-        early = {
-            field: (more._count(field, CONTRARY), more._count(field, UNREADABLE)) for field in more._met.keys() - self._met.keys()
-        }
+        new = more._met().keys() - self._met().keys()
+        early = {field: (more._count(field, CONTRARY), more._count(field, UNREADABLE)) for field in new}
         self._early = {field: counts for field, counts in early.items() if any(counts)}
         self._unread |= {field: more._unread[field] for field in self._early.keys() & more._unread.keys()}
 
@@ -261,7 +263,7 @@ class FieldKinds:
         other = {NUMBER_KIND: "category", CATEGORY: "number"}
         return {
             name: other[kind]
-            for field, (name, kind) in self._met.items()
+            for field, (name, kind) in self._met().items()
             if field not in self._declared and self._count(field, odd[kind]) > max(PROVISIONAL_VALUES, rows / 2)
         }
 
@@ -273,18 +275,29 @@ class FieldKinds:
         """Return bytes."""
         return sum(table.nbytes for table in self._kept)
 
+    def _met(self) -> dict[int, tuple[str, int]]:
+        """Return name and kind by hash of each field that was met, in the order in which that was."""
+        with self._changing:
+            for text, told in self._unnamed:
+                for first, length, field in zip(*[iter(told.tolist())] * 3, strict=True):
+                    self._named[field & ~_KIND] = text[first : first + length].decode("utf-8", "replace"), field & _KIND
+            self._unnamed.clear()
+            return self._named
+
     def _meet_from(self, names: Names, at: int) -> int:
         """Enter the fields of names from a position on; return the position at which the table was full."""
-        room = min(len(self._table) // 6 - len(self._declared) - len(self._met), FIELDS_MET_MAX - len(self._met), len(names))
-        found = np.empty(1 + 3 * max(room, 0), np.uint64)
+        room = max(0, min(len(self._table) // 6 - len(self), FIELDS_MET_MAX - self._met_count, len(names)))
+        found = np.empty(1 + 3 * room, np.uint64)
         given = address(names.text), address(names.length), address(names.fingerprint), len(names), at, self._key
-        at = core.meet_fields(*given, address(self._table), max(room, 0), address(found))
-        text, told = names.text.tobytes(), found[: 1 + 3 * int(found[0])].tolist()
-        for first, length, field in zip(told[1::3], told[2::3], told[3::3], strict=True):
-            self._met[field & ~_KIND] = text[first : first + length].decode("utf-8", "replace"), field & _KIND
+        at = core.meet_fields(*given, address(self._table), room, address(found))
+        told = found[1 : 1 + 3 * int(found[0])]
+        if len(told):
+            self._unnamed.append((names.text.tobytes(), told))  # named when they are asked for: that takes longer than to find them
+            self._met_count += int(found[0])
+        for field in told[2::3].tolist() if self._early else ():
             for which, count in enumerate(self._early.pop(field & ~_KIND, ())):
                 self._table[self._counter(self._table, field, which)] = count
-        self.is_wide = at < len(names) and len(self._met) >= FIELDS_MET_MAX
+        self.is_wide = at < len(names) and self._met_count >= FIELDS_MET_MAX
         return at
 
     def _make_table(self, fields: int) -> None:
