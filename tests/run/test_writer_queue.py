@@ -233,3 +233,19 @@ def test_lines_that_are_left_to_gather_do_not_wait_for_their_share_once_no_row_a
         inbox.gather(0.0)
     assert second.model == "b"
     assert time.monotonic() - begun >= 0.9 * QUIET_MS / 1000
+
+
+def test_a_line_that_was_left_to_gather_for_long_does_not_wait_for_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("riata.run.writer.queue.QUIET_MS", 10**9)  # as if rows arrived all the time
+    inbox = WriterQueue(left_s=0.1)
+    begun = time.monotonic()
+    for name in ("a", "b"):
+        inbox.put(one_row(name))
+    first = inbox.take()
+    assert first is not None
+    inbox.spent(first, 10**6)
+    while (second := inbox.take()) is None:
+        inbox.gather(0.0)
+        assert time.monotonic() - begun < LONG_S
+    assert second.model == "b"
+    assert time.monotonic() - begun >= 0.09

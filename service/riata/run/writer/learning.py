@@ -139,7 +139,8 @@ class Learning:
             self._read_again,
             lambda damage: context.log_thread.call(partial(self.record_damaged, damage=damage)),
         )
-        self.writer = Writer(checkpointer, context.clock, hooks, context.yield_to_loop)
+        left_s = context.settings.lag_s_max / 2  # rows are refused once one has waited for all of it
+        self.writer = Writer(checkpointer, context.clock, hooks, context.yield_to_loop, left_s)
 
     def take_up(self, found: Recovered, names: Names) -> bool:
         """Serve a recovered state, from event `found.serve_from` on, and continue learning from it. What the log has after it is

@@ -7,7 +7,8 @@ No line starves: it is preferred by when it became ready plus PATIENCE times wha
 most about that many times as long as its own turn takes, however many short turns there are.
 
 A turn of one row costs as much as one of a hundred, and with a thousand models each row may be of another one. So turns of lines
-with few records of few rows, which nobody waits for, share a twentieth of a processor while rows arrive: they gather more.
+with few records of few rows, which nobody waits for, share a twentieth of a processor while rows arrive: they gather more. One
+whose first record has waited for `left_s` has its turn anyway, as rows are refused once others have waited too long.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ GATHERED_MAX: Final = 64  # this many records end the gathering
 GATHER_S: Final = 0.02  # the longest wait of the first of them; far less than what is served may lag
 PARTS: Final = 20  # of a processor's time, of which one is for turns of lines that are left to gather
 SAVED_MS: Final = 1000  # so long an idle writer does not hold them back
+LEFT_S: Final = 5.0
 QUIET_MS: Final = 100  # nor does one for which no row has arrived for so long
 PATIENCE: Final = 10  # how many times the length of its own turn a line waits at most for shorter turns of others
 
@@ -72,7 +74,8 @@ class WriterQueue:
     by one while it waits in `gather`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, left_s: float = LEFT_S) -> None:
+        self._left_s = left_s
         self._lock = threading.Lock()
         self._lines: dict[str, Line] = {}
         self._ready: Heap = []  # of the lines that have items and are not busy
@@ -269,7 +272,8 @@ class WriterQueue:
 
     def _free_ms(self) -> int:
         """Return from when on lines that are left to gather may have turns."""
-        return min(self._share.free_ms(), self._put_ms + QUIET_MS)
+        late_ms = [int(1000 * (line.since_s + self._left_s)) for *_, line in self._small[:1]]
+        return min(self._share.free_ms(), self._put_ms + QUIET_MS, *late_ms)
 
     def _line(self, model: str) -> Line:
         line = self._lines.get(model)

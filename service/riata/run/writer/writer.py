@@ -24,7 +24,7 @@ from riata.run.writer.cell import Line, WriterHooks
 from riata.run.writer.checkpointer import Checkpointer
 from riata.run.writer.loop_yield import no_yield
 from riata.run.writer.model_turn import ModelTurns, stopped
-from riata.run.writer.queue import AddModel, DropModel, Item, Logged, WriterQueue
+from riata.run.writer.queue import LEFT_S, AddModel, DropModel, Item, Logged, WriterQueue
 from riata.run.writer.shifts import Shifts
 
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
@@ -51,12 +51,18 @@ class Writer:
     """Owner of the learners."""
 
     def __init__(
-        self, checkpointer: Checkpointer, clock: Clock, hooks: WriterHooks, yield_to_loop: Callable[[], None] = no_yield
+        self,
+        checkpointer: Checkpointer,
+        clock: Clock,
+        hooks: WriterHooks,
+        yield_to_loop: Callable[[], None] = no_yield,
+        left_s: float = LEFT_S,
     ) -> None:
+        """left_s : how long a record may be left to gather, see `WriterQueue`"""
         self._clock = clock
         self._hooks = hooks
         self._yield_to_loop = yield_to_loop  # called between two steps of Python, each of at most some 50 µs
-        self._inbox = WriterQueue()
+        self._inbox = WriterQueue(left_s)
         self._turns = ModelTurns(self._inbox, checkpointer, clock, hooks, yield_to_loop)
         self._swept_ms, self._learning = 0, True
         self._failed: RiataError | None = None  # why it does not learn any more
