@@ -16,14 +16,14 @@ import pytest
 
 from riata.base.errors import Conflict, Corrupt, LogGap, NotFound, RiataError
 from riata.store.sqlite import witness as losses_module
-from riata.store.sqlite.schema import DATABASE_NAME
+from riata.store.sqlite.schema import DATABASE_NAME, PAGE_BYTES
 from riata.store.sqlite.session import Session
 from riata.store.sqlite.store import SqliteStore, open_sqlite, read_sqlite
 from riata.store.sqlite.witness import WITNESS_NAME, Witness, find_losses
 from tests.store.batches import LINEAGE, observe, one_row, save
 from tests.store.killed import SETTINGS, WAL, ImageAtCommit, add, cut, flip, image, live_store
 
-FRAME = 24 + 16 * 2**10
+FRAME = 24 + PAGE_BYTES
 
 
 def refusal(directory: Path) -> str:

@@ -172,7 +172,7 @@ class FieldKinds:
         declared = {**others, **{name: KINDS[kind] for name, kind in fields.declared}}
         self._declared = {hash_of_field(name, key) & ~_KIND: (name, kind) for name, kind in declared.items()}
         self._named: dict[int, tuple[str, int]] = {}  # see `_met`
-        self._unnamed: list[tuple[bytes, U64]] = []  # what was met since they were last asked for; as the core found it, in a text
+        self._unnamed: list[tuple[bytes, U64]] = []  # what was met since `_met` was called, as the core found it
         self._met_count = 0
         self._early: dict[int, tuple[int, int]] = {}  # of fields that are in rows which are not in the log yet
         self._unread: dict[int, Counter[str]] = {}  # by field, what was counted as UNREADABLE
@@ -292,7 +292,7 @@ class FieldKinds:
         at = core.meet_fields(*given, address(self._table), room, address(found))
         told = found[1 : 1 + 3 * int(found[0])]
         if len(told):
-            self._unnamed.append((names.text.tobytes(), told))  # named when they are asked for: that takes longer than to find them
+            self._unnamed.append((names.text.tobytes(), told))  # to name them takes longer than to find them
             self._met_count += int(found[0])
         for field in told[2::3].tolist() if self._early else ():
             for which, count in enumerate(self._early.pop(field & ~_KIND, ())):
