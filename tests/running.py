@@ -33,12 +33,17 @@ def environment(**more: str) -> dict[str, str]:
     return {**outside, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT))), **more}
 
 
-def wait_for(what: str, found: Callable[[], object]) -> None:
+def wait_for(what: str, found: Callable[[], object], every_s: float = 0.05) -> None:
     """Wait until something is found. what : said if it is never found"""
     deadline = time.monotonic() + HANG_S
     while not found():
         assert time.monotonic() < deadline, what
-        time.sleep(0.05)
+        time.sleep(every_s)
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait for a condition that takes no time to look at."""
+    wait_for("it never held", holds, every_s=0.005)
 
 
 OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")

@@ -15,7 +15,7 @@ from riata.wire.batch import Batch
 
 T = TypeVar("T")
 
-CONFIG = read_config({"encoder": {"bits": 12}})
+CONFIG = read_config({"encoder": {"bits": 12}, "publish_every_ms": 1})
 
 
 def random_batch(rng: np.random.Generator, n: int, features: int = 8, with_ids: bool = False) -> Batch:

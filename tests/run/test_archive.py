@@ -72,6 +72,12 @@ class World:
         for _ in range(3):
             self.save()
 
+    def turn(self, rows: int, seed: int) -> None:
+        """Learn, checkpoint and archive."""
+        self.observe(rows, seed)
+        self.save_all()
+        self.archive.step()
+
     def crash(self) -> None:
         self.store = self.store.crash()
         self.start()
@@ -122,9 +128,7 @@ def test_without_an_archive_the_same_log_is_trimmed_to_the_same_event(tmp_path: 
 
 def test_a_process_that_dies_between_segment_and_trim_trims_later(tmp_path: Path) -> None:
     world = World(tmp_path / "segments", keep_events=0)
-    world.observe(100, 1)
-    world.save_all()
-    world.archive.step()
+    world.turn(100, 1)
     before = [one.path for one in world.segments()]
     assert before
     world.crash()
@@ -161,9 +165,7 @@ def test_the_oldest_segments_go_beyond_the_bound_but_none_that_the_log_still_has
     world = World(tmp_path / "segments", keep_events=0)
     monkeypatch.setattr(archive, "EVENTS_MIN", 40)
     monkeypatch.setattr(archive, "BOUND_SHARE", 2)
-    world.observe(400, 1)
-    world.save_all()
-    world.archive.step()
+    world.turn(400, 1)
     found = world.segments()
     assert len(found) > 5
     bytes_max = sum(one.bytes for one in found[-3:])
@@ -201,13 +203,9 @@ def test_what_fills_no_segment_is_not_read_again_and_again(tmp_path: Path, monke
     world.archive.step()
     first = len(read)
     for _ in range(3):
-        world.observe(2, 2)
-        world.save_all()
-        world.archive.step()
+        world.turn(2, 2)
     assert len(read) - first == 3 * 2  # only the head and the generations
-    world.observe(60, 3)
-    world.save_all()
-    world.archive.step()
+    world.turn(60, 3)
     assert len(world.segments()) >= 1
 
 
@@ -277,21 +275,15 @@ def test_a_crash_between_a_merged_segment_and_its_parts_leaves_every_event_once(
     copies = tmp_path / "copies"
     copies.mkdir()
     for seed in range(7):
-        world.observe(5, seed)
-        world.save_all()
-        world.archive.step()
+        world.turn(5, seed)
         for path in (world.folder / "m").iterdir():
             (copies / path.name).write_bytes(path.read_bytes())
-    world.observe(5, 8)
-    world.save_all()
-    world.archive.step()
+    world.turn(5, 8)
     assert len(world.segments()) == 1
     for path in copies.iterdir():
         (world.folder / "m" / path.name).write_bytes(path.read_bytes())
     assert held(world.segments()) == world.every
-    world.observe(5, 9)
-    world.save_all()
-    world.archive.step()
+    world.turn(5, 9)
     assert held(world.segments()) == world.every
 
 
@@ -299,16 +291,12 @@ def test_a_damaged_segment_is_not_merged(tmp_path: Path) -> None:
     world = World(tmp_path / "segments", keep_events=0)
     world.archive.trim = world.checkpointer.trim
     for seed in range(7):
-        world.observe(5, seed)
-        world.save_all()
-        world.archive.step()
+        world.turn(5, seed)
     path = world.segments()[3].path
     content_of = bytearray(path.read_bytes())
     content_of[-20] ^= 1
     path.write_bytes(content_of)
-    world.observe(5, 8)
-    world.save_all()
-    world.archive.step()
+    world.turn(5, 8)
     assert path in [one.path for one in world.segments()]
     assert len(world.segments()) == 8
 

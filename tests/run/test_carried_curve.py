@@ -25,11 +25,12 @@ def positions(node: Node, model: str) -> list[tuple[int, int]]:
     return [(point["seq"], point["examples"]) for point in node.service.published(model).history]
 
 
-async def test_an_imported_model_learns_on_and_its_checkpoints_are_read_back(store: MemoryStore) -> None:
+async def test_an_imported_model_learns_on_and_its_checkpoints_and_points_are_read_back(store: MemoryStore) -> None:
     async with serving(store) as node:
         await node.observe(events(60))
         await node.admin.import_model("b", await node.admin.export("m"))
         await node.observe(events(50, seed=1), "b")
+        before = positions(node, "b")
         assert (await node.admin.snapshot_now("b"))["verified"]
     store = store.crash()
     report = replay(store, "b")
@@ -37,7 +38,7 @@ async def test_an_imported_model_learns_on_and_its_checkpoints_are_read_back(sto
     assert report.equal, report.compared
     async with serving(store) as node:
         assert node.engine.context.tally.generations_corrupt == 0
-        assert node.service.published("b").applied == 52
+        assert (node.service.published("b").applied, positions(node, "b")) == (52, before)
         await node.admin.restore("b", 1)
 
 
@@ -57,17 +58,6 @@ async def test_points_from_another_log_stand_at_the_event_that_brought_them(node
     assert positions(node, "b") == [(154, 10), (154, 20), (154, 50)]
     await node.admin.import_model("c", await node.admin.export("b"))
     assert positions(node, "c") == [(2, 10), (2, 20), (2, 50)]
-
-
-async def test_the_origin_of_points_survives_a_start(store: MemoryStore) -> None:
-    before: list[list[tuple[int, int]]] = []
-    async with serving(store) as node:
-        await node.observe(events(60))
-        await node.admin.import_model("b", await node.admin.export("m"))
-        await node.observe(events(50, seed=1), "b")
-        before.append(positions(node, "b"))
-    async with serving(store.crash()) as node:
-        assert [positions(node, "b")] == before
 
 
 @pytest.fixture

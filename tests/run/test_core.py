@@ -13,6 +13,11 @@ CHAIN = bytes(20)
 SCHEDULE = Schedule(publish_every_ms=200, checkpoint_every_ms=10_000, checkpoint_every_events=100)
 
 
+@pytest.fixture
+def core() -> Core:
+    return Core(0, CHAIN, SCHEDULE, 0)
+
+
 def record_at(first: int, count: int, chain: bytes) -> Record:
     digest = bytes([first % 256]) * 32
     return Record("m", "observe", first, count, 0, b"", digest, next_chain(chain, digest))
@@ -25,14 +30,12 @@ def advance(core: Core, count: int = 1) -> Record:
     return record
 
 
-def test_the_next_record_of_the_chain_is_taken() -> None:
-    core = Core(0, CHAIN, SCHEDULE, 0)
+def test_the_next_record_of_the_chain_is_taken(core: Core) -> None:
     record = advance(core, 5)
     assert (core.applied, core.chain) == (5, record.chain)
 
 
-def test_a_gap_stops_the_core_and_changes_nothing() -> None:
-    core = Core(0, CHAIN, SCHEDULE, 0)
+def test_a_gap_stops_the_core_and_changes_nothing(core: Core) -> None:
     advance(core)
     before = (core.applied, core.chain)
     with pytest.raises(LogGap, match="expected event 2, the log has 3"):
@@ -42,15 +45,13 @@ def test_a_gap_stops_the_core_and_changes_nothing() -> None:
         core.logged(record_at(2, 1, core.chain))
 
 
-def test_a_record_that_was_seen_already_is_a_gap_too() -> None:
-    core = Core(0, CHAIN, SCHEDULE, 0)
+def test_a_record_that_was_seen_already_is_a_gap_too(core: Core) -> None:
     record = advance(core)
     with pytest.raises(LogGap):
         core.logged(record)
 
 
-def test_a_broken_chain_is_a_fork() -> None:
-    core = Core(0, CHAIN, SCHEDULE, 0)
+def test_a_broken_chain_is_a_fork(core: Core) -> None:
     with pytest.raises(LogFork, match="events 1 to 1"):
         core.logged(replace(record_at(1, 1, CHAIN), chain=b"x" * 20))
     assert core.stopped is not None
@@ -68,8 +69,7 @@ def test_the_first_event_is_published_at_once_and_later_ones_at_the_interval() -
     assert core.due(1200) == [Action.PUBLISH]
 
 
-def test_a_state_that_a_request_waits_for_is_published_early() -> None:
-    core = Core(0, CHAIN, SCHEDULE, 0)
+def test_a_state_that_a_request_waits_for_is_published_early(core: Core) -> None:
     advance(core)
     core.published(0)
     advance(core)
@@ -78,8 +78,7 @@ def test_a_state_that_a_request_waits_for_is_published_early() -> None:
     assert core.due(2, wanted=True) == []
 
 
-def test_a_checkpoint_is_due_by_time_or_by_events_and_only_one_at_a_time() -> None:
-    core = Core(0, CHAIN, SCHEDULE, 0)
+def test_a_checkpoint_is_due_by_time_or_by_events_and_only_one_at_a_time(core: Core) -> None:
     advance(core)
     core.published(0)
     assert Action.CHECKPOINT not in core.due(9_999)
@@ -98,8 +97,7 @@ def test_a_checkpoint_is_due_by_time_or_by_events_and_only_one_at_a_time() -> No
 
 
 @pytest.mark.parametrize("verdict", [Verdict.FENCED, Verdict.FORK, Verdict.CONFLICT])
-def test_a_refused_commit_is_the_end_of_this_writer(verdict: Verdict) -> None:
-    core = Core(0, CHAIN, SCHEDULE, 0)
+def test_a_refused_commit_is_the_end_of_this_writer(core: Core, verdict: Verdict) -> None:
     advance(core)
     core.checkpoint_started(0)
     core.committed(verdict)
@@ -107,8 +105,7 @@ def test_a_refused_commit_is_the_end_of_this_writer(verdict: Verdict) -> None:
         advance(core)
 
 
-def test_a_checkpoint_without_room_is_tried_again_when_next_due() -> None:
-    core = Core(0, CHAIN, SCHEDULE, 0)
+def test_a_checkpoint_without_room_is_tried_again_when_next_due(core: Core) -> None:
     advance(core)
     core.published(0)
     core.checkpoint_started(0)
@@ -117,8 +114,7 @@ def test_a_checkpoint_without_room_is_tried_again_when_next_due() -> None:
     assert core.due(10_000) == [Action.CHECKPOINT]
 
 
-def test_events_learnt_while_a_checkpoint_is_written_belong_to_the_next_one() -> None:
-    core = Core(0, CHAIN, SCHEDULE, 0)
+def test_events_learnt_while_a_checkpoint_is_written_belong_to_the_next_one(core: Core) -> None:
     advance(core)
     core.checkpoint_started(0)
     advance(core)
@@ -127,8 +123,7 @@ def test_events_learnt_while_a_checkpoint_is_written_belong_to_the_next_one() ->
     assert core.due(10_000) == [Action.CHECKPOINT]
 
 
-def test_a_requested_checkpoint_does_not_delay_the_schedule() -> None:
-    core = Core(0, CHAIN, SCHEDULE, 0)
+def test_a_requested_checkpoint_does_not_delay_the_schedule(core: Core) -> None:
     advance(core)
     core.published(0)
     for now_ms in range(0, 10_000, 500):
@@ -159,8 +154,7 @@ def test_nothing_is_due_of_a_model_at_rest() -> None:
     assert core.save_due_ms() is None
 
 
-def test_a_new_schedule_holds_from_now_on() -> None:
-    core = Core(0, CHAIN, SCHEDULE, 0)
+def test_a_new_schedule_holds_from_now_on(core: Core) -> None:
     advance(core)
     core.published(0)
     advance(core)

@@ -102,17 +102,9 @@ async def test_an_answer_is_asked_for_once_and_again_if_it_was_void_or_does_not_
 
 
 def test_settings_that_cannot_work_are_refused_by_name() -> None:
-    constant = {"kind": "truncated_gradient", "rate": "constant", "normalised": False}
-    assert read_config({"learner": constant, "drift": {"action": "note"}}).drift.action == "note"
-    with pytest.raises(BadInput, match="cannot forget"):
-        read_config({"learner": constant, "drift": {"action": "forget"}})
     assert read_config({"drift": {"action": "forget", "keep": 1e-6}}).drift.keep == 1e-6
     with pytest.raises(BadInput, match=r"drift\.keep"):
         read_config({"drift": {"action": "forget", "keep": 0.0}})
-    squared = {"kind": "truncated_gradient", "loss": "squared"}
-    assert read_config({"drift": {"action": "refit"}}).drift.action == "refit"
-    with pytest.raises(BadInput, match="a refit needs probabilities"):
-        read_config({"learner": squared, "drift": {"action": "refit"}})
 
 
 def test_a_configuration_without_drift_is_stored_as_before_and_a_bad_answer_is_corrupt() -> None:

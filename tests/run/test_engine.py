@@ -13,7 +13,6 @@ from riata.run.engine_alone import AloneEngine
 from riata.run.outcome import RowsRefused
 from riata.run.service import Service
 from riata.store.store import Store
-from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.node import SMALL, Node, build, events, serving
 from tests.settings import engine_settings, retention
@@ -299,11 +298,6 @@ async def test_models_whose_creation_was_never_acknowledged_are_removed_at_start
     async with serving(store) as node:
         assert "unborn" not in node.engine.served_models
         assert "unborn" not in store.models()
-
-
-def test_the_clock_of_tests_stands_still() -> None:
-    clock = ManualClock(5)
-    assert clock.monotonic_ms() == clock.unix_ms() == 5
 
 
 def test_a_store_that_cannot_be_opened_keeps_the_service_from_starting() -> None:

@@ -63,6 +63,12 @@ class Writer:
         self.clock.now_ms += 1000
         self.publisher.step(self.store)
 
+    def tell(self, follower: Follower, name: str = "default", events: int = 5) -> None:
+        """Learn and publish; a follower looks."""
+        self.learn(name, events)
+        self.step()
+        follower.step(self.store)
+
 
 def unread() -> Ledger:
     """Nothing is known of the store yet, and no loss is accepted."""
@@ -89,25 +95,19 @@ def test_new_models_appear_are_replaced_and_vanish() -> None:
     writer.create("m", 2)
     follower.step(store)
     assert follower.may_come("m")  # it is there, and nobody has published it yet
-    writer.learn("m")
-    writer.step()
-    follower.step(store)
+    writer.tell(follower, "m")
     assert not follower.may_come("m")  # it has come
     assert {name: served_model.served for name, served_model in catalogue.served_models.items()} == {"default": 6, "m": 6}
     assert catalogue.served_models["m"].names.slots_with("n", 12)
     served_model = catalogue.served_models["m"]
-    writer.learn("m", 3)
-    writer.step()
-    follower.step(store)
+    writer.tell(follower, "m", 3)
     assert (catalogue.served_models["m"] is served_model, served_model.served, served_model.logged) == (True, 9, 9)
     assert len(served_model.names) == 2
     writer.drop("m")
     follower.step(store)
     assert list(catalogue.served_models) == ["default"]
     writer.create("m", 3)
-    writer.learn("m", 1)
-    writer.step()
-    follower.step(store)
+    writer.tell(follower, "m", 1)
     assert (catalogue.served_models["m"].lineage, catalogue.served_models["m"].served) == (bytes([3]) * 16, 2)
     assert follower.counts.editions == 4
 
@@ -136,9 +136,7 @@ def test_as_long_as_editions_of_the_first_answer_are_fetched_any_model_may_still
 
 def test_the_served_model_was_the_newest_at_the_last_answer_of_the_store() -> None:
     clock, writer, follower, catalogue = setting()
-    writer.learn("default")
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower)
     assert catalogue.served_models["default"].confirmed_ms == clock.now_ms
     clock.now_ms += 5
     follower.step(writer.store)
@@ -162,9 +160,7 @@ def test_the_served_model_was_the_newest_at_the_last_answer_of_the_store() -> No
 
 def test_an_edition_that_does_not_verify_is_counted_once_and_the_old_one_stays() -> None:
     _clock, writer, follower, catalogue = setting()
-    writer.learn("default")
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower)
     before = catalogue.served_models["default"].published
     writer.learn("default")
     writer.step()
@@ -175,9 +171,7 @@ def test_an_edition_that_does_not_verify_is_counted_once_and_the_old_one_stays()
         follower.step(writer.store)
     assert catalogue.served_models["default"].published is before
     assert follower.counts.corrupt == 1
-    writer.learn("default")
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower)
     assert catalogue.served_models["default"].served == 16
 
 
@@ -186,9 +180,7 @@ def test_a_lower_edition_of_the_same_lineage_is_never_taken_up() -> None:
     writer.learn("default")
     writer.step()
     old = writer.store.open_edition("default")
-    writer.learn("default")
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower)
     assert old is not None
     entry = writer.store._kept.models["default"]
     entry.editions = [(dataclasses.replace(old[0], number=99), old[1])]
@@ -198,9 +190,7 @@ def test_a_lower_edition_of_the_same_lineage_is_never_taken_up() -> None:
 
 def test_a_log_that_was_rolled_back_is_counted_and_what_is_served_stays_until_the_log_has_come_as_far() -> None:
     _clock, writer, follower, catalogue = setting()
-    writer.learn("default")
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower)
     entry = writer.store._kept.models["default"]
     early = (entry.head, list(entry.log), list(entry.editions))
     state = writer.states["default"].freeze()
@@ -221,21 +211,15 @@ def test_a_log_that_was_rolled_back_is_counted_and_what_is_served_stays_until_th
     assert (served_model.published.applied, served_model.served, served_model.logged) == (10, 0, 6)
     assert "rolled back" in served_model.another
     writer.states["default"] = ModelState.thaw(state.header, state.arrays)
-    writer.learn("default", 2)
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower, "default", 2)
     assert (served_model.published.applied, served_model.served) == (10, 0)  # not as far yet
-    writer.learn("default", 4)
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower, "default", 4)
     assert (served_model.published.applied, served_model.served, served_model.another) == (12, 12, "")
 
 
 def test_another_event_in_the_place_of_one_that_was_acknowledged_here_is_a_loss() -> None:
     _clock, writer, follower, catalogue = setting()
-    writer.learn("default")
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower)
     catalogue.served_models["default"].acked = (6, bytes(20))
     follower.step(writer.store)
     assert follower.ledger.lost() == {"default": 1}
@@ -246,9 +230,7 @@ def test_an_emptied_store_removes_no_served_model_and_the_note_of_it_outlives_th
     path = tmp_path / "d" / "store.note"
     catalogue = Catalogue()
     follower = Follower(catalogue, clock, Ledger(StoreIdentityFile(path), 0))
-    writer.learn("default")
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower)
     assert follower.strange == ""
     empty = SharedMemoryStore(clock=clock)
     follower.step(empty)
@@ -311,9 +293,7 @@ def test_a_process_without_the_lease_or_with_another_log_publishes_nothing() -> 
 def test_a_new_leader_publishes_its_own_state_and_not_the_edition_that_it_served() -> None:
     """The edition may be of a release from which the log was upgraded, or of a history that was rolled back."""
     clock, writer, follower, board = setting()
-    writer.learn("default")
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower)
     publisher = Publisher(board, writer.owner, 200, clock)
     assert publisher.step(writer.store) is None
     assert publisher.published == 0
@@ -327,13 +307,9 @@ def test_copies_are_written_now_and_then_and_read_again_with_the_names(tmp_path:
     catalogue = Catalogue()
     copies = Copies(tmp_path / "copies", catalogue, clock)
     follower = Follower(catalogue, clock, unread(), copies.offer)
-    writer.learn("default")
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower)
     copies.step(clock.now_ms)
-    writer.learn("default")
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower)
     copies.step(clock.now_ms)
     kept = Copies(tmp_path / "copies", Catalogue(), clock).load()
     assert [(one.edition.applied, len(one.names)) for one in kept] == [(6, 1)]
@@ -342,9 +318,7 @@ def test_copies_are_written_now_and_then_and_read_again_with_the_names(tmp_path:
     assert [(one.edition.applied, one.names) for one in kept] == [(11, catalogue.served_models["default"].names.everything())]
     assert kept[0].published.chain == writer.states["default"].chain
     writer.create("m", 2)
-    writer.learn("m")
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower, "m")
     copies.step(None)
     assert sorted(path.name for path in (tmp_path / "copies").glob("*.edition")) == ["default.edition", "m.edition"]
     writer.drop("m")
@@ -358,9 +332,7 @@ def test_a_copy_is_as_old_as_the_moment_it_was_last_known_to_be_the_newest(tmp_p
     catalogue = Catalogue()
     copies = Copies(tmp_path, catalogue, clock)
     follower = Follower(catalogue, clock, unread(), copies.offer)
-    writer.learn("default")
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower)
     fetched_ms = clock.now_ms
     clock.now_ms += 100
     assert [one.confirmed_ms for one in Copies(tmp_path, Catalogue(), clock).load()] == []
@@ -380,9 +352,7 @@ def test_a_copy_with_any_byte_changed_or_missing_is_refused(tmp_path: Path) -> N
     clock, writer, _follower, _board = setting()
     catalogue, seen = Catalogue(), list[Fetched]()
     follower = Follower(catalogue, clock, unread(), seen.append)
-    writer.learn("default")
-    writer.step()
-    follower.step(writer.store)
+    writer.tell(follower)
     copies = Copies(tmp_path, catalogue, clock)
     copies.offer(seen[0])
     copies.step(None)

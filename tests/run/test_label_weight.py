@@ -113,8 +113,6 @@ def test_a_weight_stays_in_the_range_that_learners_take() -> None:
         ({"label_weight": {"positive": 0}}, "out_of_range", "label_weight.positive"),
         ({"label_weight": {"positive": 2000}}, "out_of_range", "label_weight.positive"),
         ({"label_weight": {"1": 10}}, "unknown_key", "label_weight.1"),
-        ({"label_weight": {"positive": 2}, "learner": {"loss": "squared"}}, "conflicting_settings", "logistic models of two"),
-        ({"label_weight": {"positive": 2}, "labels": "classes"}, "conflicting_settings", "logistic models of two"),
     ],
 )
 def test_weights_that_cannot_work_are_refused(document: dict[str, Any], code: str, said: str) -> None:

@@ -27,9 +27,12 @@ class Counting(MemoryStore):
 
 
 def log_thread_on(store: MemoryStore, logged: list[int], fatal: list[str]) -> LogThread:
+    """The log thread of a store with a model m."""
+
     def on_logged(several: Sequence[tuple[Append, Appended]]) -> None:
         logged.extend(appended.record.last for _, appended in several if appended.record is not None)
 
+    create_model(store)
     log_thread = LogThread(lambda: store, on_logged, fatal.append)
     log_thread.start().result(900)
     return log_thread
@@ -41,7 +44,6 @@ def request(seed: int) -> Append:
 
 def test_requests_that_wait_together_are_one_group_and_answered_in_log_order() -> None:
     store, logged = Counting(), list[int]()
-    create_model(store)
     log_thread = log_thread_on(store, logged, [])
     held, answers = threading.Event(), list[Any]()
     log_thread.call(lambda _store: held.wait(900))
@@ -61,7 +63,6 @@ def test_the_store_is_idle_after_all_are_answered_and_none_waits() -> None:
             happened.append("rest")
 
     store = Resting()
-    create_model(store)
     log_thread = log_thread_on(store, [], [])
     held = threading.Event()
     log_thread.call(lambda _store: held.wait(900))
@@ -86,7 +87,6 @@ def test_a_store_that_fails_while_idle_is_handled_as_usual(outcome: str, ends: b
             raise StoreFailed("gone", outcome)
 
     store, fatal, answers = Failing(), list[str](), list[Any]()
-    create_model(store)
     log_thread = log_thread_on(store, [], fatal)
     log_thread.submit(request(1), answers.append)
     assert resting.wait(900)
@@ -98,7 +98,6 @@ def test_a_store_that_fails_while_idle_is_handled_as_usual(outcome: str, ends: b
 
 def test_a_group_is_bounded() -> None:
     store = Counting()
-    create_model(store)
     log_thread = log_thread_on(store, [], [])
     held, answers = threading.Event(), list[Any]()
     log_thread.call(lambda _store: held.wait(900))
@@ -112,7 +111,6 @@ def test_a_group_is_bounded() -> None:
 
 def test_a_call_between_requests_sees_the_ones_before_it() -> None:
     store, logged = Counting(), list[int]()
-    create_model(store)
     log_thread = log_thread_on(store, logged, [])
     log_thread.submit(request(1), lambda _answer: None)
     assert log_thread.call(lambda s: s.head("m").seq).result(900) == 3
@@ -123,7 +121,6 @@ def test_a_call_between_requests_sees_the_ones_before_it() -> None:
 
 def test_a_failure_at_commit_is_noticed_before_any_answer() -> None:
     store, fatal = Counting(Faults()), list[str]()
-    create_model(store)
     log_thread = log_thread_on(store, [], fatal)
     store.faults.appends_lost = 1
     seen: list[tuple[str, int]] = []
@@ -150,7 +147,6 @@ def test_a_store_that_cannot_be_opened_is_reported_to_the_caller() -> None:
 def test_a_cancelled_request_does_not_end_the_thread() -> None:
     fatal: list[str] = []
     store = Counting()
-    create_model(store)
     log_thread = log_thread_on(store, [], fatal)
     held = threading.Event()
     log_thread.call(lambda _store: held.wait(900))
@@ -164,7 +160,6 @@ def test_a_cancelled_request_does_not_end_the_thread() -> None:
 
 def test_gathered_rows_are_requested_when_their_group_is_formed() -> None:
     store, logged = Counting(), list[int]()
-    create_model(store)
     log_thread = log_thread_on(store, logged, [])
     held, answers, waiting = threading.Event(), list[Any](), list[Append]()
     log_thread.gathering = waiting

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -50,15 +49,6 @@ class FakeState:
     learner: SlowLearner
     applied: int = 1
     config: ModelConfig = field(default_factory=lambda: read_config({"learner": {"kind": "taylor_sketch"}}))
-
-
-async def soon(holds: Callable[[], bool]) -> None:
-    """Wait until a condition becomes true in the background."""
-    for _ in range(3000):
-        if holds():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it never became true")
 
 
 def refresh(curvature: Curvature, state: FakeState) -> int:
@@ -150,7 +140,7 @@ async def test_after_a_stream_has_ended_its_last_events_get_their_standard_error
         uncertainty.std_errors(batch, model.native, wanted)
         return bool((model.score(batch).std_error == wanted).all())
 
-    await soon(as_of_now)
+    await node.until(as_of_now)
 
 
 @pytest.mark.usefixtures("few_events_do")
@@ -174,9 +164,9 @@ async def test_a_restore_does_not_keep_the_previous_curvature(node: Node) -> Non
 async def test_a_model_says_whether_it_has_standard_errors_and_why_not(node: Node) -> None:
     assert node.service.describe("m")["std_error"] == {"available": False, "why_not": "nothing was learnt yet"}
     await node.observe(events(5))
-    await soon(lambda: "too few events" in str(node.service.describe("m")["std_error"]["why_not"]))
+    await node.until(lambda: "too few events" in str(node.service.describe("m")["std_error"]["why_not"]))
     await node.observe([{**row, "label": i % 2} for i, row in enumerate(events(200))])
-    await soon(lambda: node.service.describe("m")["std_error"] == {"available": True, "why_not": None})
+    await node.until(lambda: node.service.describe("m")["std_error"] == {"available": True, "why_not": None})
     assert node.service.describe("m")["memory_bytes"]["served"] > 0
     plain = node.service.describe("default")
     assert plain["std_error"] == {"available": False, "why_not": "the learner keeps no curvature"}
@@ -235,7 +225,7 @@ async def test_a_model_names_a_value_that_is_far_from_all_others(node: Node) -> 
 @pytest.mark.parametrize("document", [SMALL])
 async def test_a_model_says_what_it_learnt_in_the_last_minute(node: Node) -> None:
     await node.observe(events(30))
-    await soon(lambda: node.service.published("m").figures["recent"]["examples"] == 30)
+    await node.until(lambda: node.service.published("m").figures["recent"]["examples"] == 30)
     figures = node.service.published("m").figures
     told = of_last_minute(figures["minute"], 0)
     assert (told["examples"], told["loss"]) == (30, pytest.approx(figures["recent"]["loss"]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,6 @@ async def ended(node: Node, refit: str, model: str = "m") -> dict[str, Any]:
     while (found := node.service.refits.get(model, refit))["state"] == "running":
         await asyncio.sleep(0.02)
     return found
-
-
-async def until(true: Callable[[], bool]) -> None:
-    while not true():
-        await asyncio.sleep(0.01)
 
 
 async def test_a_refit_that_is_better_is_promoted_served_and_kept_over_a_restart(store: MemoryStore, tmp_path: Path) -> None:
@@ -193,13 +187,13 @@ async def test_the_schedule_refits_what_has_new_examples_and_is_quiet_otherwise(
     async with serving(store, refits=settings) as node:
         refits = node.service.refits
         (tmp_path / "refits" / "gone").mkdir(parents=True)
-        await until(lambda: not (tmp_path / "refits" / "gone").exists())
+        await node.until(lambda: not (tmp_path / "refits" / "gone").exists())
         monkeypatch.setattr(module.Refits, "begin", begin)
         await node.observe(rows(module.EXAMPLES_MIN - 1))
         await asyncio.sleep(0.05)
         assert begun == []
         await node.observe(rows(1))
-        await until(lambda: bool(begun))
+        await node.until(lambda: bool(begun))
         assert set(begun) == {"m"}
         monkeypatch.undo()
         assert refits._is_due("m")

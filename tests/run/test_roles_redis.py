@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -259,65 +258,6 @@ def test_a_writer_that_was_paused_past_its_lease_is_fenced_and_ends_with_75(flee
     first.start(wait=False)
     until(lambda: "standing by; " in ready(first).json()["detail"])
     assert second.process.poll() is None
-
-
-@pytest.mark.slow
-def test_a_redis_that_was_rolled_back_ends_the_writer_and_counts_the_loss(fleet: Fleet, tmp_path: Path) -> None:
-    import shutil
-
-    accepting = {"RIATA_LOST_EVENTS_MAX": "1000"}
-    writer, web = fleet.add("w", "writer", wait=False, **accepting), fleet.add("a", "web", wait=False, **accepting)
-    writer.wait_until_ready()
-    web.wait_until_ready()
-    make_model(web)
-    observe_until_taken(web, events(20, first_id=0))
-    fleet.redis.stop()
-    shutil.copytree(fleet.directory / "redis" / "appendonlydir", tmp_path / "yesterday")
-    fleet.redis.start()
-    until(lambda: observe(web, events(30, seed=1, first_id=100), wait=True).status_code == 200)
-    before = predict(web).json()["model"]["seq"]
-    assert before == 51
-    fleet.redis.kill()
-    shutil.rmtree(fleet.directory / "redis" / "appendonlydir")
-    shutil.copytree(tmp_path / "yesterday", fleet.directory / "redis" / "appendonlydir")
-    fleet.redis.start()
-    assert writer.wait(HANG_S) == 75, writer.output()
-    until(lambda: metric(web, 'riata_lost_events{model="m"}') == 30)
-    assert predict(web).json()["model"]["seq"] == before  # what was served is not taken back
-    writer.start()
-    seq = observe_until_taken(web, events(60, seed=2, first_id=500))
-    until(lambda: predict(web, min_seq=seq).status_code == 200)
-    assert seq in (81, 82)  # the loss is recorded before or after these events
-
-
-@pytest.mark.slow
-def test_changes_from_two_webs_are_both_kept_and_a_dropped_model_is_created_again(fleet: Fleet) -> None:
-    writer, a, b = fleet.add("w", "writer", wait=False), fleet.add("a", "web", wait=False), fleet.add("b", "web", wait=False)
-    for running in (writer, a, b):
-        running.wait_until_ready()
-    make_model(a)
-    until(lambda: predict(b).status_code == 200)
-    with ThreadPoolExecutor(2) as pool:
-        for n in range(5):
-            asked = (
-                pool.submit(httpx.patch, f"{a.url}/models/m", json={"checkpoint_every_s": 100 + n}, timeout=300),
-                pool.submit(httpx.patch, f"{b.url}/models/m", json={"checkpoint_every_events": 1000 + n}, timeout=300),
-            )
-            answers = [one.result() for one in asked]
-            assert [answer.status_code for answer in answers] == [200, 200], [answer.text for answer in answers]
-            seq = max(answer.json()["seq"] for answer in answers)
-            until(lambda seq=seq: predict(a, min_seq=seq).status_code == 200)  # type: ignore[misc]
-            config = httpx.get(f"{a.url}/models/m", timeout=300).json()["config"]
-            assert (config["checkpoint_every_s"], config["checkpoint_every_events"]) == (100 + n, 1000 + n)
-    until(lambda: "pid" in httpx.delete(f"{a.url}/models/m?confirm=m", timeout=300).json()["detail"])
-    refused = httpx.delete(f"{a.url}/models/m?confirm=m", timeout=300)
-    assert (refused.status_code, refused.json()["code"]) == (409, "other_role")
-    assert httpx.delete(f"{writer.url}/models/m?confirm=m", timeout=300).status_code == 200
-    until(lambda: predict(a).status_code == 404 and predict(b).status_code == 404)
-    make_model(b, {"encoder": {"bits": 10}})
-    assert observe(a, events(5), wait=True).status_code in (200, 404)
-    until(lambda: predict(a).status_code == 200)
-    assert httpx.get(f"{a.url}/models/m", timeout=300).json()["config"]["encoder"]["bits"] == 10
 
 
 @pytest.mark.slow

@@ -41,6 +41,11 @@ def store() -> MemoryStore:
     return made
 
 
+@pytest.fixture
+def segments(tmp_path: Path) -> Segments:
+    return Segments(tmp_path / "m")
+
+
 def learn(store: Store, rows: int, seed: int = 1, of: int = 7) -> None:
     rng = np.random.default_rng(seed)
     while rows > 0:
@@ -81,8 +86,8 @@ def trim(store: MemoryStore, to: int) -> None:
     model.head = replace(model.head, first_seq=gone[-1].last + 1)
 
 
-def test_segments_hold_what_the_log_holds_and_grow_with_it(store: MemoryStore, tmp_path: Path) -> None:
-    segments, call = Segments(tmp_path / "m"), here(store)
+def test_segments_hold_what_the_log_holds_and_grow_with_it(store: MemoryStore, segments: Segments) -> None:
+    call = here(store)
     for rows in (100, 3, 0, 90):
         learn(store, rows, rows)
         found = build_segments(call, ORIGIN, segments)
@@ -95,8 +100,7 @@ def test_segments_hold_what_the_log_holds_and_grow_with_it(store: MemoryStore, t
         ]
 
 
-def test_full_segments_are_not_written_again(store: MemoryStore, tmp_path: Path) -> None:
-    segments = Segments(tmp_path / "m")
+def test_full_segments_are_not_written_again(store: MemoryStore, segments: Segments) -> None:
     learn(store, 100)
     before = {one.path: one.path.stat().st_ino for one in build_segments(here(store), ORIGIN, segments)}
     learn(store, 100)
@@ -105,8 +109,7 @@ def test_full_segments_are_not_written_again(store: MemoryStore, tmp_path: Path)
     assert {path for path, node in before.items() if after.get(path) == node} == set(list(before)[:2])
 
 
-def test_only_full_segments_where_the_rest_stays_in_the_log(store: MemoryStore, tmp_path: Path) -> None:
-    segments = Segments(tmp_path / "m")
+def test_only_full_segments_where_the_rest_stays_in_the_log(store: MemoryStore, segments: Segments) -> None:
     learn(store, 39)
     assert build_segments(here(store), ORIGIN, segments, full_until=100) == []
     learn(store, 60)
@@ -115,8 +118,8 @@ def test_only_full_segments_where_the_rest_stays_in_the_log(store: MemoryStore, 
     assert held(found) == content(store)[: sum(one.rows for one in found)]
 
 
-def test_what_was_trimmed_stays_in_the_segments(store: MemoryStore, tmp_path: Path) -> None:
-    segments, call = Segments(tmp_path / "m"), here(store)
+def test_what_was_trimmed_stays_in_the_segments(store: MemoryStore, segments: Segments) -> None:
+    call = here(store)
     learn(store, 100)
     whole = content(store)
     found = build_segments(call, ORIGIN, segments)
@@ -157,9 +160,9 @@ def shorter(store: MemoryStore) -> None:
 
 @pytest.mark.parametrize("change", [another_lineage, rolled_back, shorter])
 def test_segments_of_another_history_are_made_again(
-    change: Callable[[MemoryStore], None], store: MemoryStore, tmp_path: Path
+    change: Callable[[MemoryStore], None], store: MemoryStore, segments: Segments
 ) -> None:
-    segments, call = Segments(tmp_path / "m"), here(store)
+    call = here(store)
     learn(store, 100)
     before = build_segments(call, ORIGIN, segments)
     change(store)
@@ -170,8 +173,8 @@ def test_segments_of_another_history_are_made_again(
     assert sorted(path.name for path in segments.directory.iterdir()) == [one.path.name for one in found]
 
 
-def test_another_encoder_makes_them_again(store: MemoryStore, tmp_path: Path) -> None:
-    segments, call = Segments(tmp_path / "m"), here(store)
+def test_another_encoder_makes_them_again(store: MemoryStore, segments: Segments) -> None:
+    call = here(store)
     learn(store, 100)
     build_segments(call, ORIGIN, segments)
     other = Origin("m", ORIGIN.lineage, "f" * 16)
@@ -194,8 +197,8 @@ def test_a_missing_or_damaged_file_is_made_again_from_the_log(number: int, store
     assert len(segments.damaged) >= 1
 
 
-def test_archived_events_behind_a_gap_are_set_aside_and_not_guessed(store: MemoryStore, tmp_path: Path) -> None:
-    segments, call = Segments(tmp_path / "m"), here(store)
+def test_archived_events_behind_a_gap_are_set_aside_and_not_guessed(store: MemoryStore, segments: Segments) -> None:
+    call = here(store)
     learn(store, 200)
     before = build_segments(call, ORIGIN, segments)
     trim(store, before[2].last)
@@ -206,8 +209,8 @@ def test_archived_events_behind_a_gap_are_set_aside_and_not_guessed(store: Memor
     assert read_effective_log(call, "m", found).first == before[2].first
 
 
-def test_what_a_crash_left_is_removed(store: MemoryStore, tmp_path: Path) -> None:
-    segments, call = Segments(tmp_path / "m"), here(store)
+def test_what_a_crash_left_is_removed(store: MemoryStore, segments: Segments) -> None:
+    call = here(store)
     learn(store, 100)
     short = build_segments(call, ORIGIN, segments)[-1]
     kept = short.path.read_bytes()
@@ -224,8 +227,10 @@ def test_what_a_crash_left_is_removed(store: MemoryStore, tmp_path: Path) -> Non
     assert not list(segments.directory.glob("*.part"))
 
 
-def test_a_disk_without_space_leaves_what_was_there(store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    segments, call = Segments(tmp_path / "m"), here(store)
+def test_a_disk_without_space_leaves_what_was_there(
+    store: MemoryStore, segments: Segments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = here(store)
     learn(store, 50)
     before = build_segments(call, ORIGIN, segments)
     learn(store, 50)
@@ -251,8 +256,8 @@ def test_the_pace_is_asked_after_every_read_and_every_write(store: MemoryStore, 
     assert max(sizes) <= segment.STEP_BYTES
 
 
-def test_control_events_are_kept_when_the_log_is_trimmed(store: MemoryStore, tmp_path: Path) -> None:
-    segments, call = Segments(tmp_path / "m"), here(store)
+def test_control_events_are_kept_when_the_log_is_trimmed(store: MemoryStore, segments: Segments) -> None:
+    call = here(store)
     learn(store, 20)
     store.append([Append("m", "skip", 0, payload=records.encode_skip(5, "bad"))])
     learn(store, 60, 2)
@@ -262,10 +267,11 @@ def test_control_events_are_kept_when_the_log_is_trimmed(store: MemoryStore, tmp
     assert (window.events, window.skipped, window.first, window.last) == (79, 1, 1, 82)
 
 
-def test_the_oldest_files_are_dropped_beyond_a_bound_and_stale_ones_before_them(store: MemoryStore, tmp_path: Path) -> None:
-    segments, call = Segments(tmp_path / "m"), here(store)
+def test_the_oldest_files_are_dropped_beyond_a_bound_and_stale_ones_before_them(
+    store: MemoryStore, segments: Segments, tmp_path: Path
+) -> None:
     learn(store, 200)
-    found = build_segments(call, ORIGIN, segments)
+    found = build_segments(here(store), ORIGIN, segments)
     stale = found[-1].path.with_suffix(".stale")
     stale.write_bytes(bytes(1000))
     total = sum(one.bytes for one in found)

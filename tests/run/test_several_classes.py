@@ -187,14 +187,8 @@ async def test_two_requests_at_once_with_different_new_classes_keep_both(tmp_pat
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"learner": {"kind": "truncated_gradient", "loss": "hinge"}}, "logistic loss"),
-        ({"drift": {"action": "note"}}, "drift.action"),
-        ({"decision": {"cost_fp": 1.0, "cost_fn": 2.0}}, "two classes"),
-        ({"negatives_kept": 0.5}, "two classes"),
-        ({"default_label": 1.0}, "default_label"),
         ({"classes": {"names": ["a", "a"]}}, "classes.names[1]"),
         ({"classes": {"max": 2, "names": ["a", "b", "c"]}}, "classes.max is 2"),
-        ({"labels": "0/1", "classes": {"max": 3}}, 'needs labels "classes"'),
     ],
 )
 def test_settings_that_several_classes_do_not_have_are_refused(wrong: dict[str, Any], said: str) -> None:

@@ -17,6 +17,7 @@ import pytest
 from riata.base.halt import Halt
 from riata.base.process import BESIDE
 from riata.run.writer.shifts import ASIDE_NICENESS, RUNNING_MAX, Shifts
+from tests.running import until
 
 LONG_S = 900.0
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows priorities of threads")
@@ -24,13 +25,6 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows 
 
 def niceness() -> int:
     return os.getpriority(os.PRIO_PROCESS, 0)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LONG_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 class Work:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -25,15 +24,9 @@ from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.events import CONFIG, create_model, random_batch
 from tests.run.node import events
 from tests.run.roles import running, until, with_model
+from tests.running import until as wait_until
 
 WAIT_S = 900.0
-
-
-def wait_until(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def refuses(watch: StoreWatch, code: str) -> bool:

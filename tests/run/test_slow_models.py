@@ -16,24 +16,17 @@ from riata.base.errors import NotFound, Unavailable
 from riata.base.halt import require_wanted
 from riata.run.state.config import read_config
 from riata.run.state.model_state import Frozen, ModelState
-from riata.run.writer.cell import WriterHooks
-from riata.run.writer.checkpointer import Checkpointer, Saved
+from riata.run.writer.checkpointer import Checkpointer
 from riata.run.writer.published import Published
 from riata.run.writer.queue import AddModel, CopySketch, DropModel, Logged, SaveNow
 from riata.run.writer.writer import LARGE_BYTES, Writer
-from riata.store.store import Record, Verdict
+from riata.store.store import Record
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch, random_batch
+from tests.run.writers import LINEAGE, Saves, hooks
+from tests.running import until
 
 LONG_S = 900.0
-LINEAGE = bytes(range(16))
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LONG_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def a_log(name: str, document: dict[str, Any] | None = None, rows: tuple[int, ...] = (3,) * 6) -> list[Record]:
@@ -45,31 +38,19 @@ def a_log(name: str, document: dict[str, Any] | None = None, rows: tuple[int, ..
     return store.read(name, 0)
 
 
-class Kept:
-    """A replacement for a checkpointer: every checkpoint succeeds at once, and is kept."""
-
-    def __init__(self) -> None:
-        self.frozen: dict[str, Frozen] = {}
-
-    def save(self, frozen: Frozen, _created_ms: int, _info: dict[str, Any]) -> Saved:
-        name = str(frozen.header["model"])
-        self.frozen[name] = frozen
-        return Saved(name, bytes.fromhex(frozen.header["lineage"]), Verdict.OK, None, 0)
-
-
 class RunningWriter:
     """A writer in its threads."""
 
     def __init__(self) -> None:
-        self.kept = Kept()
+        self.kept = Saves()
         self.served: dict[str, int] = {}
         self.failed: list[str] = []
         self.states: dict[str, ModelState] = {}
-        hooks = WriterHooks(
-            self._published, lambda *_: None, lambda *_: None, lambda _saved: None, lambda _model: 1,
-            lambda reason, _error: self.failed.append(reason), lambda *_: None, lambda damage: self.failed.append(damage.what),
+        told = hooks(
+            published=self._published, wanted=lambda _model: 1, fatal=lambda reason, _error: self.failed.append(reason),
+            damaged=lambda damage: self.failed.append(damage.what),
         )  # fmt: skip
-        self.writer = Writer(cast(Checkpointer, self.kept), SystemClock(), hooks)
+        self.writer = Writer(cast(Checkpointer, self.kept), SystemClock(), told)
         self.writer.start()
 
     def add(self, log: list[Record], learn: Callable[[], None] | None = None, lineage: bytes = LINEAGE) -> ModelState:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import queue
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
@@ -67,33 +68,29 @@ def test_a_run_ends_at_a_stop() -> None:
     assert [len(run) for run in runs(log, {log[1].last})] == [2, 2]
 
 
+def by_kind(log: list[Record]) -> list[list[Record]]:
+    return [list(some) for _, some in groupby(log, key=attrgetter("kind"))]
+
+
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: "-".join(map(str, learner.values())))
-def test_records_learnt_together_end_in_the_bits_of_records_learnt_one_by_one(learner: dict[str, Any]) -> None:
-    log = a_log(learner, sizes=(1,) * 120 + (7, 1, 300, 1, 1))
+@pytest.mark.parametrize(
+    ("sizes", "skips", "cut"),
+    [((1,) * 120 + (7, 1, 300, 1, 1), {5, 9}, runs), ((1, 1, 600, 500, 700, 3, 1200, 2, 1), {3, 700}, by_kind)],
+    ids=["runs", "turns of large records"],
+)
+def test_records_learnt_together_end_in_the_bits_of_records_learnt_one_by_one(
+    learner: dict[str, Any], sizes: tuple[int, ...], skips: set[int], cut: Callable[[list[Record]], Iterable[list[Record]]]
+) -> None:
+    log = a_log(learner, sizes)
     one, together = ModelState("m", log[0].digest[:16]), ModelState("m", log[0].digest[:16])
-    skips = frozenset({5, 9})
     for record in log:
-        one.apply(record, None, skips)
-    for run in runs(log):
+        one.apply(record, None, frozenset(skips))
+    for run in cut(log):
         batches = [decode_batch(record.payload) if record.kind == "observe" and record.first % 2 else None for record in run]
-        together.apply_all(run, batches, skips)
-    assert together.freeze().encode() == one.freeze().encode()
-    assert one.skipped == len(skips)
-
-
-@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: "-".join(map(str, learner.values())))
-def test_large_records_learnt_in_one_turn_end_in_the_bits_of_records_learnt_one_by_one(learner: dict[str, Any]) -> None:
-    log = a_log(learner, sizes=(1, 1, 600, 500, 700, 3, 1200, 2, 1))
-    one, together = ModelState("m", log[0].digest[:16]), ModelState("m", log[0].digest[:16])
-    skips = frozenset({3, 700})
-    for record in log:
-        one.apply(record, None, skips)
-    for kind, some in groupby(log, key=attrgetter("kind")):
-        run = list(some)
-        together.apply_all(run, [decode_batch(record.payload) if kind == "observe" else None for record in run], skips)
+        together.apply_all(run, batches, frozenset(skips))
     assert together.freeze().encode() == one.freeze().encode()
     assert together.progressive.history() == one.progressive.history()
-    assert together.skipped == len(skips)
+    assert one.skipped == together.skipped == len(skips)
 
 
 def test_a_turn_grows_while_it_is_short_and_full_and_shrinks_when_it_is_long() -> None:
