@@ -45,8 +45,17 @@ def repair(directory: Path, *words: str) -> Result:
     return result
 
 
-def verify(directory: Path, *words: str) -> Result:
-    return CliRunner().invoke(app, ["replay", "--data", str(directory), "--verify", *words])
+def repaired(directory: Path, *words: str) -> str:
+    """What a repair says that succeeds."""
+    done = repair(directory, *words, "--yes")
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def verify(directory: Path, code: int = 0) -> None:
+    """Require that a replay finds every state equal, or that it ends with `code`."""
+    done = CliRunner().invoke(app, ["replay", "--data", str(directory), "--verify"])
+    assert done.exit_code == code, done.output
 
 
 def content(directory: Path) -> dict[str, object]:
@@ -85,7 +94,7 @@ def test_a_sound_store_is_reported_as_intact(directory: Path) -> None:
     assert result.exit_code == 0
     assert [line.split(",")[0] for line in result.stdout.splitlines()] == [f"{name}: no damage" for name in MODELS]
     before = content(directory)
-    assert repair(directory, "--yes").exit_code == 0
+    repaired(directory)
     assert repairs(directory) == []
     assert content(directory) == before
 
@@ -117,17 +126,15 @@ def test_what_each_way_loses_is_said_beforehand_and_nothing_is_changed(
 async def test_a_log_that_is_cut_continues_and_verifies(directory: Path) -> None:
     event = spoil_file(directory)
     others = await margins(directory, ("b", "default"), learns=False)
-    result = repair(directory, "--yes")
-    assert result.exit_code == 0, result.output
-    assert f"a: cut: the log now ends at event {event - 1}; {LONG_ROWS} events are lost" in result.stdout
+    said = repaired(directory)
+    assert f"a: cut: the log now ends at event {event - 1}; {LONG_ROWS} events are lost" in said
     [document] = repairs(directory)
     assert {key: document[key] for key in ("action", "from", "to", "events")} == {
         "action": "cut", "from": event, "to": LAST, "events": LONG_ROWS,
     }  # fmt: skip
-    assert verify(directory).exit_code == 0
+    verify(directory)
     assert {name: beta for name, beta in (await margins(directory, MODELS)).items() if name != "a"} == others
-    done = verify(directory)
-    assert done.exit_code == 0, done.output
+    verify(directory)
     assert repair(directory).exit_code == 0
 
 
@@ -138,14 +145,14 @@ async def test_ids_of_events_that_are_cut_may_come_again_and_those_before_may_no
     for table in ("generations", "chunks"):
         damaging.change(directory, f"DELETE FROM {table} WHERE model = ? AND gen > 1", damaging.number_of(directory, "b"))
     damaging.flip_payload(directory, "b", damaging.firsts(directory, "b")[-1])
-    assert repair(directory, "--yes").exit_code == 0
+    repaired(directory)
 
     async with serve(directory) as node:
         again = await node.observe(events(ROWS, 1, first_id=0), "b")
         assert (again.accepted, again.duplicate) == (0, ROWS)
         lost = await node.observe(events(LONG_ROWS, 2, first_id=ROWS), "b")
         assert (lost.accepted, lost.duplicate) == (LONG_ROWS, 0)
-    assert verify(directory).exit_code == 0
+    verify(directory)
 
 
 @pytest.mark.parametrize("spoil", [spoil_row, spoil_file])
@@ -156,28 +163,24 @@ async def test_damage_before_the_checkpoint_costs_history_only(spoil: Callable[[
             number = damaging.number_of(directory, name)
             damaging.change(directory, f"DELETE FROM {table} WHERE model = ? AND gen > 1", number)
     event = spoil(directory, True)
-    assert verify(directory).exit_code == 1
-    result = repair(directory, "--yes")
-    assert result.exit_code == 0, result.output
-    assert f"the log now begins at event {SAVED + 1}" in result.stdout
+    verify(directory, 1)
+    said = repaired(directory)
+    assert f"the log now begins at event {SAVED + 1}" in said
     [document] = repairs(directory)
     assert {key: document[key] for key in ("action", "from", "to", "generation", "relearnt", "damaged")} == {
         "action": "restore", "from": 1, "to": SAVED, "generation": 1, "relearnt": LAST - SAVED, "damaged": event,
     }  # fmt: skip
-    done = verify(directory)
-    assert done.exit_code == 0, done.output
+    verify(directory)
     assert await margins(directory, MODELS) == sound  # nothing of the model is lost
-    done = verify(directory)
-    assert done.exit_code == 0, done.output
+    verify(directory)
 
 
 async def test_a_model_that_is_set_aside_is_whole_there_and_gone_here(directory: Path) -> None:
     event = spoil_file(directory)
     others = await margins(directory, ("b", "default"), learns=False)
-    result = repair(directory, "--model", "a", "--action", "set_aside", "--yes")
-    assert result.exit_code == 0, result.output
+    said = repaired(directory, "--model", "a", "--action", "set_aside")
     [aside] = (directory / "set-aside").iterdir()
-    assert str(aside) in result.stdout
+    assert str(aside) in said
     assert not list(directory.glob("riata.payloads.*"))
     store = read_sqlite(directory)
     assert store.models() == ["b", "default"]
@@ -186,22 +189,21 @@ async def test_a_model_that_is_set_aside_is_whole_there_and_gone_here(directory:
     assert (kept.models(), kept.head("a").seq) == (["a"], LAST + 1)
     assert [generation.gen for generation in kept.generations("a")] == [1]
     kept.close()
-    said = repair(aside)
-    assert f"a: DAMAGED at event {event}" in said.stdout
-    assert repair(aside, "--yes").exit_code == 0  # where it can still be cut
-    assert verify(aside).exit_code == 0
+    damaged = repair(aside)
+    assert f"a: DAMAGED at event {event}" in damaged.stdout
+    repaired(aside)  # where it can still be cut
+    verify(aside)
     assert await margins(directory, ("b", "default")) == others
 
     async with serve(directory) as node:
         await node.admin.put_model("a", {"encoder": {"bits": 12}})
         await observe(node, "a")
-    done = verify(directory)
-    assert done.exit_code == 0, done.output
+    verify(directory)
 
 
 def test_the_record_of_what_was_set_aside_says_why(directory: Path) -> None:
     spoil_file(directory)
-    assert repair(directory, "--action", "set_aside", "--yes").exit_code == 0
+    repaired(directory, "--action", "set_aside")
     [aside] = (directory / "set-aside").iterdir()
     damaging.change(aside, "UPDATE log SET payload = x'' WHERE kind = 1")  # whatever else is damaged
     payload = damaging._rows(aside, "SELECT payload FROM log WHERE kind = 6")[0][0]
@@ -213,20 +215,19 @@ def test_the_record_of_what_was_set_aside_says_why(directory: Path) -> None:
 async def test_damage_on_both_sides_of_the_checkpoint_is_cut_and_restored(directory: Path) -> None:
     event = spoil_row(directory)
     spoil_row(directory, True)
-    result = repair(directory, "--yes")
-    assert result.exit_code == 0, result.output
-    assert f"the log now ends at event {event - 1}" in result.stdout
-    assert "restored from snapshot 1" in result.stdout
-    assert verify(directory).exit_code == 0
+    said = repaired(directory)
+    assert f"the log now ends at event {event - 1}" in said
+    assert "restored from snapshot 1" in said
+    verify(directory)
     await margins(directory, MODELS)
 
 
 def test_a_head_that_is_damaged_loses_no_event(directory: Path) -> None:
     damaging.change(directory, "UPDATE models SET chain = zeroblob(20) WHERE name = 'a'")
     assert "loses no event" in repair(directory).stdout
-    assert repair(directory, "--yes").exit_code == 0
+    repaired(directory)
     assert repairs(directory)[0]["events"] == 0
-    assert verify(directory).exit_code == 0
+    verify(directory)
 
 
 async def test_a_model_of_which_nothing_leads_anywhere_can_only_be_set_aside(directory: Path) -> None:
@@ -237,7 +238,7 @@ async def test_a_model_of_which_nothing_leads_anywhere_can_only_be_set_aside(dir
     assert "--action cut" not in said.stdout
     refused = repair(directory, "--action", "cut", "--yes")
     assert (refused.exit_code, "possible repairs: set_aside" in refused.output) == (1, True)
-    assert repair(directory, "--yes").exit_code == 0
+    repaired(directory)
     await margins(directory, ("a", "default"))
 
 
@@ -269,8 +270,8 @@ def test_an_unknown_action_or_model_is_refused(directory: Path, tmp_path: Path) 
 def test_a_payload_file_that_is_cut_short_is_damage_from_its_first_event_on(directory: Path) -> None:
     event = cut_file(directory)
     assert f"a: DAMAGED at event {event}:" in repair(directory).stdout
-    assert repair(directory, "--yes").exit_code == 0
-    assert verify(directory).exit_code == 0
+    repaired(directory)
+    verify(directory)
 
 
 def test_a_restore_that_is_interrupted_is_done_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,9 +279,9 @@ def test_a_restore_that_is_interrupted_is_done_again(directory: Path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(Checkpointer, "save", interrupted)
         assert repair(directory, "--yes").exit_code == 130
-    assert repair(directory, "--yes").exit_code == 0
+    repaired(directory)
     assert [document["action"] for document in repairs(directory)] == ["restore", "restore"]
-    assert verify(directory).exit_code == 0
+    verify(directory)
 
 
 def interrupted(*_: object) -> None:
@@ -296,7 +297,7 @@ async def test_a_cut_that_is_interrupted_before_the_witness_is_moved_is_no_loss(
         assert repair(directory, "--yes").exit_code == 130
     assert repair(directory).exit_code == 0
     await margins(directory, MODELS)
-    assert verify(directory).exit_code == 0
+    verify(directory)
 
 
 def interrupted_after_opening(renew: Callable[[RepairStore], None]) -> Callable[[RepairStore], None]:
@@ -318,12 +319,11 @@ async def test_missing_events_are_reported_and_accepted_first(directory: Path) -
     damaging.change(directory, "DELETE FROM log WHERE key = ?", number << 44 | last)  # as an older copy of the database would
     damaging.change(directory, "UPDATE models SET seq = ?, chain = ? WHERE id = ?", last - 1, chain, number)
     spoil_file(directory)
-    said = repair(directory)
-    assert (said.exit_code, f"{ROWS} acknowledged events are missing" in said.stdout) == (1, True)
-    done = repair(directory, "--yes")
-    assert done.exit_code == 0, done.output
-    assert "b: the loss is accepted" in done.stdout
-    assert "a: cut" in done.stdout
+    missing = repair(directory)
+    assert (missing.exit_code, f"{ROWS} acknowledged events are missing" in missing.stdout) == (1, True)
+    said = repaired(directory)
+    assert "b: the loss is accepted" in said
+    assert "a: cut" in said
     assert [document["action"] for document in repairs(directory, "b")] == ["accept_loss"]
-    assert verify(directory).exit_code == 0
+    verify(directory)
     await margins(directory, MODELS)

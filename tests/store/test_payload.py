@@ -51,11 +51,6 @@ def test_a_batch_comes_back_bit_for_bit(id_kinds: int) -> None:
         assert same(decode_batch(encode_batch(batch)), batch)
 
 
-def test_labels_weights_and_signed_zeros_come_back_bit_for_bit() -> None:
-    batch = golden_batch()
-    assert same(decode_batch(encode_batch(batch)), batch)
-
-
 def plain_batch() -> Batch:
     """Three events that need no optional part."""
     return batch_of([[(1, 0.25), (2, 0.1)], [], [(3, 12.0)]], [1.0, 0.0, 1.0])

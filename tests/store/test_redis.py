@@ -297,20 +297,6 @@ def test_the_contract_holds_if_every_third_call_is_lost(server: RedisServer, see
     server.cli("CONFIG", "SET", "appendfsync", "always")
 
 
-def test_three_lost_answers_in_a_row_leave_one_entry(server: RedisServer, store: RedisStore) -> None:
-    store.create("m", LINEAGE)
-    link = Forgetful(server.url)
-    other = RedisStore(link, redis_settings(dedupe_events=1000))
-    other.attach()
-    link.losing = ["", "answer", "answer", "answer"]  # the first asks where the model is
-    without_id = batch_of([[(5, 1.0)]], [1.0])
-    (appended,) = other.append([observe("m", without_id)])
-    assert link.lost == 3
-    assert appended.seq == 1
-    assert server.cli("XLEN", PREFIX + "m:1:log") == 1
-    other.close()
-
-
 def test_a_cut_before_each_byte_of_the_answer_leaves_one_entry(server: RedisServer, store: RedisStore) -> None:
     store.create("m", LINEAGE)
     with Proxy(server.port) as proxy:

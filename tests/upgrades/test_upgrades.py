@@ -39,10 +39,17 @@ class Kept:
         """Log events of a client."""
         log_batch(self.store, random_batch(self.rng, n))
 
-    def start(self) -> Recovered:
-        """Start a program."""
+    def start(self, store: Any = None) -> Recovered:
+        """Start a program, on `store` if that is given."""
         self.owner = self.store.acquire(bytes(16), current().algo_version, "test", 0)
-        return Recovery(here(self.store), self.owner, lambda: 0).recover("m")
+        return Recovery(here(store or self.store), self.owner, lambda: 0).recover("m")
+
+    def take_back(self) -> Record:
+        """Remove the last record of the log."""
+        model = self.store._kept.models["m"]
+        taken = model.log.pop()
+        model.head = replace(model.head, seq=taken.first - 1, chain=model.log[-1].chain)
+        return taken
 
     def save(self, state: ModelState, keep_events: int = 10**6) -> None:
         assert self.owner is not None
@@ -192,9 +199,7 @@ def test_events_that_others_append_before_it_are_learnt_from_the_carried_state()
 def test_an_upgrade_that_does_not_name_the_one_before_it_is_void(kept: Kept) -> None:
     with being(VERSION + 1, OTHER):  # this one has lost its lease, and appends late
         kept.start()
-        model = kept.store._kept.models["m"]
-        late = model.log.pop()
-        model.head = replace(model.head, seq=61, chain=model.log[-1].chain)
+        late = kept.take_back()
     with being(VERSION + 1):
         kept.start()
         kept.log()
@@ -227,21 +232,18 @@ def test_an_event_that_was_not_written_is_written_by_the_next_start(kept: Kept, 
 
 
 def test_a_refused_event_ends_the_start(kept: Kept) -> None:
-    with being(VERSION + 1):
-        owner = kept.store.acquire(bytes(16), current().algo_version, "test", 0)
-        with pytest.raises(TooLarge):
-            Recovery(here(Refusing(kept.store)), owner, lambda: 0).recover("m")  # type: ignore[arg-type]
+    with being(VERSION + 1), pytest.raises(TooLarge):
+        kept.start(Refusing(kept.store))
 
 
 def test_an_event_that_the_store_takes_back_is_not_built_upon(kept: Kept) -> None:
     """A crash of the store loses the append, and another process appends before the log is read again."""
     with being(VERSION + 1):
-        owner = kept.store.acquire(bytes(16), current().algo_version, "test", 0)
         forgetful = Forgetful(kept.store)
         with pytest.raises(Unavailable, match="rolled back"):
-            Recovery(here(forgetful), owner, lambda: 0).recover("m")  # type: ignore[arg-type]
+            kept.start(forgetful)
         assert kept.upgrades() == []
-        Recovery(here(forgetful), owner, lambda: 0).recover("m")  # type: ignore[arg-type]
+        kept.start(forgetful)
         assert [record.first for record in kept.upgrades()] == [63]
         assert replay(kept.store, "m").sound
 
@@ -257,14 +259,13 @@ def test_an_upgrade_of_events_that_the_store_took_back_is_void(grown: tuple[int,
     short = copy.deepcopy(kept.store._kept.models["m"])
     kept.log()
     with being(VERSION + 1):
-        owner = kept.store.acquire(bytes(16), current().algo_version, "test", 0)
-        recovery = Recovery(here(Shortened(kept.store, short, grown)), owner, lambda: 0)  # type: ignore[arg-type]
+        shortened = Shortened(kept.store, short, grown)
         with pytest.raises(Unavailable, match="m: the log was rolled back during recovery"):
-            recovery.recover("m")
+            kept.start(shortened)
         void = 42 + sum(grown)
         assert [record.first for record in kept.upgrades()] == [void]
         caplog.clear()
-        found = recovery.recover("m")
+        found = kept.start(shortened)
         assert f"model m: upgrade event {void} is ignored: its state includes events that the store has lost" in caplog.text
         assert len(caplog.records) == 1
         assert [record.first for record in kept.upgrades()] == [void, void + 1]
@@ -364,9 +365,7 @@ def test_an_upgrade_event_that_says_something_else_is_refused(kept: Kept, change
         record = kept.upgrades()[0]
         source, checkpoint = records.decode_restore(record.payload)
         assert sorted(source) == ["after", "at", "before"]
-        model = kept.store._kept.models["m"]
-        model.log.pop()
-        model.head = replace(model.head, seq=61, chain=model.log[-1].chain)
+        kept.take_back()
         payload = records.encode_restore({**source, **change}, checkpoint)
         kept.store.append([Append("m", "upgrade", 0, payload=payload)])
         with pytest.raises(Corrupt):
@@ -380,9 +379,7 @@ def test_an_upgrade_event_with_another_state_than_it_says_is_refused(kept: Kept)
         earlier = replay(kept.store, "m", to=41).state
         append_upgrade(here(kept.store), earlier, 0)
         source, checkpoint = records.decode_restore(kept.upgrades()[0].payload)
-        model = kept.store._kept.models["m"]
-        model.log.pop()
-        model.head = replace(model.head, seq=61, chain=model.log[-1].chain)
+        kept.take_back()
         payload = records.encode_restore({**source, "at": 61}, checkpoint)
         kept.store.append([Append("m", "upgrade", 0, payload=payload)])
         with pytest.raises(Corrupt, match="does not match its description"):
@@ -413,30 +410,31 @@ def test_provenance_is_said_in_words() -> None:
     assert str(Provenance(2, OTHER)) == f"algorithm 2, arithmetic {OTHER}"
 
 
-class Refusing:
-    """A store that takes no upgrade event."""
+class Around:
+    """Another store, but for what a subclass does otherwise."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+
+class Refusing(Around):
+    """A store that takes no upgrade event."""
 
     def append(self, group: list[Append]) -> list[Appended]:
         none = np.zeros(0, np.bool_)
         return [Appended(None, None, none, none, none, 0, TooLarge("too large")) for _ in group]
 
 
-class Shortened:
+class Shortened(Around):
     """A store that goes back to `short` before the first upgrade event, and then takes records of `grown` events."""
 
     def __init__(self, store: MemoryStore, short: Any, grown: Sequence[int]) -> None:
-        self._store = store
+        super().__init__(store)
         self._short = short
         self._grown = grown
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._store, name)
 
     def append(self, group: list[Append]) -> list[Appended]:
         if group[0].kind == "upgrade" and self._short is not None:
@@ -446,15 +444,10 @@ class Shortened:
         return self._store.append(group)
 
 
-class Forgetful:
+class Forgetful(Around):
     """A store that loses the first upgrade event, and has another event in its place."""
 
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-        self._has_lost = False
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._store, name)
+    _has_lost = False
 
     def append(self, group: list[Append]) -> list[Appended]:
         before = copy.deepcopy(self._store._kept)
