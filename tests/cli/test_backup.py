@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from riata.scorer.riata_scorer import Scorer
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 from tests.running import Running
 
 ROWS = "".join(f'{{"features":{{"age":{i % 50},"n{i % 400}":1}},"label":{i % 2},"event_id":"{{}}-{i}"}}\n' for i in range(400))
@@ -47,8 +47,7 @@ def test_a_backup_under_load_starts_elsewhere_with_every_event_acknowledged_befo
     while load.sent < 20:
         load.over.wait(0.01)
     before = load.sent
-    done = run("backup", str(copy), "--url", service.url)
-    assert done.exit_code == 0, done.output
+    done = succeeds("backup", str(copy), "--url", service.url)
     assert "read back" in done.stdout
     during = load.sent
     service.kill()
@@ -57,8 +56,7 @@ def test_a_backup_under_load_starts_elsewhere_with_every_event_acknowledged_befo
     assert not list((tmp_path / "data" / "backups").glob("*"))
     again = run("backup", str(copy), "--url", service.url)
     assert (again.exit_code, "no backup is overwritten" in again.output) == (1, True)
-    stopped = run("backup", str(tmp_path / "stopped"), "--data", str(tmp_path / "data"))
-    assert stopped.exit_code == 0, stopped.output
+    succeeds("backup", str(tmp_path / "stopped"), "--data", str(tmp_path / "data"))
 
     moved = Running(copy)
     moved.start()
@@ -67,10 +65,8 @@ def test_a_backup_under_load_starts_elsewhere_with_every_event_acknowledged_befo
             told = client.post("/observe", content=ROWS.replace("{}", str(number)), headers=LINES).json()
             assert (told["accepted"], told["duplicate"]) == (0, 400)
         assert client.get("/predict?age=3").json()["model"]["seq"] > 400 * before
-        written = run("scorer", str(tmp_path / "scorer"), "--url", moved.url)
-        assert written.exit_code == 0, written.output
-        mlflow = run("scorer", str(tmp_path / "pyfunc"), "--mlflow", "--url", moved.url)
-        assert mlflow.exit_code == 0, mlflow.output
+        succeeds("scorer", str(tmp_path / "scorer"), "--url", moved.url)
+        succeeds("scorer", str(tmp_path / "pyfunc"), "--mlflow", "--url", moved.url)
         assert (tmp_path / "pyfunc" / "model.json").read_bytes() == (tmp_path / "scorer" / "model.json").read_bytes()
         scorer = Scorer(json.loads((tmp_path / "scorer" / "model.json").read_text()))
         for age in (0, 3, 49):
@@ -80,5 +76,4 @@ def test_a_backup_under_load_starts_elsewhere_with_every_event_acknowledged_befo
             assert scorer.probability(row) == pytest.approx(served["probability"])
     moved.stop()
     for directory in (copy, tmp_path / "stopped"):
-        verified = run("replay", "--data", str(directory), "--verify")
-        assert verified.exit_code == 0, verified.output
+        succeeds("replay", "--data", str(directory), "--verify")

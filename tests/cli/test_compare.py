@@ -10,13 +10,12 @@ import pytest
 
 from riata.wire.solver_options import SOLVERS
 from tests.cli.test_fit import written
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 
 
 def test_every_solver_is_run_and_its_certificate_holds_the_best_objective(tmp_path: Path) -> None:
     plot = tmp_path / "curves.svg"
-    done = run("compare", str(written(tmp_path, "vw")), "--gamma", "3", "--json", "--plot", str(plot))
-    assert done.exit_code == 0, done.output
+    done = succeeds("compare", str(written(tmp_path, "vw")), "--gamma", "3", "--json", "--plot", str(plot))
     found = json.loads(done.stdout)
     assert [one["solver"] for one in found["solvers"]] == list(SOLVERS)
     for one in found["solvers"]:
@@ -34,12 +33,12 @@ def test_every_solver_is_run_and_its_certificate_holds_the_best_objective(tmp_pa
 
 def test_the_table_and_the_curves_are_shown_and_refusals_listed(tmp_path: Path) -> None:
     path = str(written(tmp_path, "vw"))
-    done = run("compare", path, "--gamma", "3", "--solver", "rmmp", "--solver", "irls_lars", "--memory-bytes-max", "60000000")
-    assert done.exit_code == 0, done.output
+    done = succeeds(
+        "compare", path, "--gamma", "3", "--solver", "rmmp", "--solver", "irls_lars", "--memory-bytes-max", "60000000"
+    )
     for said in ("rmmp", "values read", "log10 of the", "passes over the rows"):
         assert said in done.stdout
-    done = run("compare", path, "--solver", "rmmp", "--solver", "shotgun", "--memory-bytes-max", "1000")
-    assert done.exit_code == 0, done.output
+    done = succeeds("compare", path, "--solver", "rmmp", "--solver", "shotgun", "--memory-bytes-max", "1000")
     assert "shotgun refused: shotgun holds the rows in memory" in done.stdout
 
 

@@ -14,7 +14,7 @@ import pytest
 from riata import Model
 from riata.base.errors import BadInput, RiataError
 from riata.client import Riata
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 from tests.refused import refused
 from tests.running import Running
 from tests.trees.hand_made import DOWN, FLAT, UP, text_of, two_splits
@@ -103,8 +103,7 @@ def test_curves_are_learnt_explained_killed_replayed_and_exported(tmp_path: Path
     rows = examples(beats(300))
     with Running(tmp_path / "data") as served:
         served.start()
-        made = run("models", "create", "heart", "--curve", f"ecg={tree}", "--url", served.url)
-        assert made.exit_code == 0, made.output
+        succeeds("models", "create", "heart", "--curve", f"ecg={tree}", "--url", served.url)
         said = run("models", "create", "other", "--curve", f"ecg={tmp_path / 'none.tree'}", "--url", served.url)
         assert (said.exit_code, "FIELD=FILE" in said.stderr) == (2, True)
         with Riata(served.url) as riata:

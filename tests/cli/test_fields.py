@@ -8,17 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from riata.client import Riata
-from tests.cli.test_verbs import run
-from tests.web.serving import real_app, serving
+from tests.cli.test_verbs import run, succeeds
+from tests.web.serving import answering_at
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with serving(real_app()) as port:
-        url = f"http://127.0.0.1:{port}"
+    with answering_at() as url:
         with Riata(url) as riata:
-            while not riata.status()["ready"]:
-                pass
             riata.create_model("old", {"encoder": {"fields": "off"}})
             rows = [{"zip": "01067", "age": 5, "zone": 1}, {"zip": 7, "age": 6, "zone": "B"}]
             riata.observe([{"features": row, "label": i} for i, row in enumerate(rows)], model="old", wait_applied=True)
@@ -30,8 +27,7 @@ def url() -> Iterator[str]:
 
 
 def test_fields_are_a_table_or_json(url: str) -> None:
-    shown = run("fields", "new", "--url", url)
-    assert shown.exit_code == 0, shown.output
+    shown = succeeds("fields", "new", "--url", url)
     assert "zip" in shown.stdout
     assert "category" in shown.stdout
     assert "since" in shown.stdout
@@ -45,8 +41,7 @@ def test_fields_are_a_table_or_json(url: str) -> None:
 
 
 def test_kinds_are_declared_and_a_declaration_is_removed(url: str) -> None:
-    done = run("fields", "set", "new", "age=category", "zone=auto", "--url", url)
-    assert done.exit_code == 0, done.output
+    done = succeeds("fields", "set", "new", "age=category", "zone=auto", "--url", url)
     assert "age is category, zone is met by its values, from event" in done.stdout
     found = json.loads(run("fields", "new", "--json", "--url", url).stdout)["fields"]
     assert {one["name"]: (one["kind"], one["declared"]) for one in found}["age"] == ("category", True)
@@ -56,8 +51,7 @@ def test_kinds_are_declared_and_a_declaration_is_removed(url: str) -> None:
 
 
 def test_adopting_shows_the_kinds_first_and_applies_them_with_yes(url: str) -> None:
-    dry = run("fields", "adopt", "old", "--url", url)
-    assert dry.exit_code == 0, dry.output
+    dry = succeeds("fields", "adopt", "old", "--url", url)
     assert dry.stdout.splitlines() == [
         "  category  zip  (learnt as both: 1 values read otherwise)",
         "  number    age",

@@ -25,7 +25,7 @@ from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.run.candidates.exports import read_export
 from riata.wire.workspace import Workspaces
 from tests.cli.test_end_to_end import riata
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 from tests.running import environment
 
 FORMATS = {
@@ -47,8 +47,7 @@ def written(folder: Path, form: str, rows: int = 600) -> Path:
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_is_recognised_and_its_labels_too(form: str, tmp_path: Path) -> None:
     out = tmp_path / "m.riata"
-    done = run("fit", "--online", str(written(tmp_path, form)), "--out", str(out), "--bits", "14", "--json")
-    assert done.exit_code == 0, done.output
+    done = succeeds("fit", "--online", str(written(tmp_path, form)), "--out", str(out), "--bits", "14", "--json")
     reported = json.loads(done.stdout)
     assert (reported["rows"], reported["learnt"], reported["rejected"], reported["features"]) == (600, 600, 0, 1200)
     assert reported["config"]["labels"] == ("0/1" if form == "ndjson" else "-1/+1")
@@ -94,8 +93,7 @@ def test_what_is_left_out_is_named_and_the_exit_code_says_so(tmp_path: Path) -> 
 
 
 def test_the_end_reports_the_learnt_events(tmp_path: Path) -> None:
-    done = run("fit", "--online", str(written(tmp_path, "svmlight")), "--out", str(tmp_path / "m"))
-    assert done.exit_code == 0
+    done = succeeds("fit", "--online", str(written(tmp_path, "svmlight")), "--out", str(tmp_path / "m"))
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["rows", "features", "log", "AUC", "time", "written"]
 
 
@@ -108,9 +106,8 @@ def test_positives_may_count_more(tmp_path: Path) -> None:
 
 def test_inspect_shows_what_fit_wrote(tmp_path: Path) -> None:
     out = tmp_path / "m.riata"
-    assert run("fit", "--online", str(written(tmp_path, "vw")), "--out", str(out), "--set", "eta=0.5").exit_code == 0
-    shown = run("inspect", str(out))
-    assert shown.exit_code == 0, shown.output
+    succeeds("fit", "--online", str(written(tmp_path, "vw")), "--out", str(out), "--set", "eta=0.5")
+    shown = succeeds("inspect", str(out))
     assert '"eta": 0.5' in shown.stdout
     assert "600 rows learnt" in shown.stdout
     out.write_bytes(out.read_bytes()[:-1])

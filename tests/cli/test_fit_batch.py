@@ -12,14 +12,13 @@ from scipy.optimize import minimize
 
 from riata.run.candidates.exports import read_export
 from tests.cli.test_fit import FORMATS, written
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 
 GAMMA = 3.0
 
 
 def report(*arguments: str) -> dict[str, Any]:
-    done = run("fit", "--batch", *arguments, "--json")
-    assert done.exit_code == 0, done.output
+    done = succeeds("fit", "--batch", *arguments, "--json")
     return dict(json.loads(done.stdout))
 
 
@@ -100,8 +99,7 @@ def test_a_bound_on_the_sizes_of_the_weights_is_kept_with_the_penalty_that_it_am
 def test_duplicate_features_are_named(tmp_path: Path) -> None:
     path = tmp_path / "twice.vw"
     path.write_text("1 | red also_red:1 b\n-1 | b:2\n1 | c red also_red\n-1 | c d\n" * 10)
-    done = run("fit", "--batch", str(path), "--solver", "irls_lars", "--gamma", "1")
-    assert done.exit_code == 0
+    done = succeeds("fit", "--batch", str(path), "--solver", "irls_lars", "--gamma", "1")
     assert "features that equal another one in every row are left out: " in done.stdout
     assert "red" in done.stdout
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from riata.run.candidates.exports import read_export
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 
 QUICK = ("--gamma", "2", "--k", "0.9", "--bits", "18")
 
@@ -30,8 +30,7 @@ def rows(tmp_path: Path) -> Path:
 
 
 def report(*arguments: str) -> dict[str, Any]:
-    done = run("groups", *arguments, "--json")
-    assert done.exit_code == 0, done.output
+    done = succeeds("groups", *arguments, "--json")
     return dict(json.loads(done.stdout))
 
 
@@ -62,8 +61,7 @@ def test_the_text_names_runs_and_warns_of_columns_on_other_scales(tmp_path: Path
     for line in lines:
         line["features"]["t05"] *= 1000.0
     path.write_text("\n".join(map(json.dumps, lines)) + "\n")
-    done = run("groups", str(path), "--group", "sensor=t{00..11}", "--group", "colour=colour=*", *QUICK)
-    assert done.exit_code == 0, done.output
+    done = succeeds("groups", str(path), "--group", "sensor=t{00..11}", "--group", "colour=colour=*", *QUICK)
     for words in ("group sensor: 12 features", "group colour: 2 features, one group", "times as much as its narrowest", "chosen"):
         assert words in done.stdout
 

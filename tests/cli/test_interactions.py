@@ -9,7 +9,7 @@ import pytest
 
 from riata.base.errors import BadInput
 from riata.cli.model_setup import crosses_of
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import succeeds
 
 LINES = [b"1 |user age:3 |ad:2 x", b"-1 'tag|ad y |page z | w"]
 
@@ -49,8 +49,7 @@ def test_fit_crosses_the_namespaces_of_a_file_and_learns_what_only_the_cross_kno
     path.write_text("".join(f"{1 if (a == 'x') == (b == 'u') else -1} |first {a} |second {b}\n" for a, b in rows))
     losses = []
     for crossed in ((), ("-q", "fs")):
-        done = run("fit", "--online", str(path), "--bits", "14", "--json", *crossed)
-        assert done.exit_code == 0, done.output
+        done = succeeds("fit", "--online", str(path), "--bits", "14", "--json", *crossed)
         losses.append(json.loads(done.stdout)["figures"]["cumulative"]["log_loss"])
     assert json.loads(done.stdout)["config"]["encoder"]["crosses"] == [["first", "second"]]
     assert losses[1] < 0.1 < losses[0]

@@ -10,7 +10,7 @@ from riata.store import records
 from riata.store.segment import FOLDER
 from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 from tests.run.events import create_model
 from tests.run.test_log_export import read
 from tests.run.test_segment_building import content, learn
@@ -30,8 +30,7 @@ def data(tmp_path: Path) -> Path:
 
 def test_an_export_has_the_examples_that_count_and_says_what_it_left_out(data: Path, tmp_path: Path) -> None:
     to = tmp_path / "m.arrow"
-    done = run("log", "export", "m", "--to", str(to), "--data", str(data))
-    assert done.exit_code == 0, done.output
+    done = succeeds("log", "export", "m", "--to", str(to), "--data", str(data))
     assert "99 examples of events 1 to 102 of 102; 1 skipped and 0 undone by a restore are left out" in done.output
     store = open_sqlite(data, sqlite_settings())
     assert read(to.read_bytes())[0] == [row for row in content(store) if row[0] != 5]
@@ -45,7 +44,7 @@ def test_segments_are_made_verified_made_again_and_dropped(data: Path, tmp_path:
     assert (done.exit_code, "1 segments, 100 examples" in done.output) == (0, True), done.output
     [path] = folder.iterdir()
     whole = path.read_bytes()
-    assert run("log", "export", "m", "--to", str(tmp_path / "a"), "--data", str(data)).exit_code == 0
+    succeeds("log", "export", "m", "--to", str(tmp_path / "a"), "--data", str(data))
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     assert "made again" not in run("log", "segments", "m", "--data", str(data)).output
     done = run("log", "segments", "m", "--data", str(data), "--verify")
@@ -53,7 +52,7 @@ def test_segments_are_made_verified_made_again_and_dropped(data: Path, tmp_path:
     assert path.read_bytes() == whole
     assert "1 files deleted" in run("log", "segments", "m", "--data", str(data), "--drop").output
     assert list(folder.iterdir()) == []
-    assert run("log", "export", "m", "--to", str(tmp_path / "b"), "--data", str(data)).exit_code == 0
+    succeeds("log", "export", "m", "--to", str(tmp_path / "b"), "--data", str(data))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 

@@ -17,7 +17,7 @@ from riata.cli.predict import writer_to
 from riata.cli.verbs import MEANT, NAMES, OPTION, ModelCommand
 from riata.client import Riata
 from tests.cli.fake_service import service
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 
 __all__ = ["service"]
 OF_SEVERAL = {"keys new"}  # `--model` may be repeated there: the models of a key
@@ -107,7 +107,7 @@ def test_the_first_of_several_subjects_is_the_model_if_there_is_one_of_this_name
         ["clicks", "ann", OPTION, "default"],
         [f"{OPTION}=clicks", "ann"],
     ):
-        assert run("forget", *words).exit_code == 0
+        succeeds("forget", *words)
     assert asked == [
         ("clicks", ["ann"]),
         ("default", ["ann", "bob"]),
@@ -144,8 +144,7 @@ def test_predictions_keep_a_column_of_the_rows(tmp_path: Path) -> None:
     table.write_text("customer,age,label\nA-1,40,1\n0007,41,0\n,42,0\n")
     lines.write_text('{"key": 7, "features": {"age": 40}}\n{"key": "x\\u00e9", "features": {"age": 41.5}, "label": 1}\n')
     out = tmp_path / "out.ndjson"
-    done = run("predict", str(table), "--id", "customer", "--out", str(out), "--rows-per-request", "2")
-    assert done.exit_code == 0, done.output
+    succeeds("predict", str(table), "--id", "customer", "--out", str(out), "--rows-per-request", "2")
     assert [json.loads(line)["customer"] for line in out.read_text().splitlines()] == ["A-1", "0007", None]
     shown = run("predict", str(lines), "--id", "key").stdout.splitlines()
     assert [json.loads(line)["key"] for line in shown] == ["7", "xé"]

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 
 SMALL = ("--set", "particles=200", "--set", "start=100")
 
@@ -28,8 +28,7 @@ def written(folder: Path, rows: int = 400) -> Path:
 
 def test_a_file_becomes_a_table_a_picture_and_a_model(tmp_path: Path) -> None:
     plot, out = tmp_path / "m.svg", tmp_path / "m.riata"
-    done = run("posterior", str(written(tmp_path)), *SMALL, "--plot", str(plot), "--out", str(out))
-    assert done.exit_code == 0, done.output
+    done = succeeds("posterior", str(written(tmp_path)), *SMALL, "--plot", str(plot), "--out", str(out))
     assert "posterior of 4 weights after 400 events" in done.stdout
     assert "97.5 %" in done.stdout
     assert "singular_start: in the first rows country=" in done.stdout
@@ -65,7 +64,7 @@ def test_a_level_that_is_no_probability_is_refused(level: str, tmp_path: Path) -
 
 def test_an_exported_model_without_a_posterior_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "other.riata"
-    assert run("fit", "--online", str(written(tmp_path, 20)), "--bits", "10", "--out", str(out)).exit_code == 0
+    succeeds("fit", "--online", str(written(tmp_path, 20)), "--bits", "10", "--out", str(out))
     done = run("posterior", str(out))
     assert (done.exit_code, "particle_filter" in done.stderr) == (1, True)
     assert run("posterior", str(out), "--set", "gamma=2").exit_code == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.fake_service import FakeService, service
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 
 __all__ = ["service"]
 
@@ -40,7 +40,7 @@ def test_a_table_keeps_a_row_for_each_row_of_the_file(tmp_path: Path) -> None:
     learnt = tmp_path / "learnt.csv"
     learnt.write_text("a,b,label\n" + "".join(f"{i % 5},x{i % 3},{i % 2}\n" for i in range(100)))
     model = tmp_path / "m.riata"
-    assert run("fit", "--online", str(learnt), "--set", "encoder.bits=12", "--out", str(model)).exit_code == 0
+    succeeds("fit", "--online", str(learnt), "--set", "encoder.bits=12", "--out", str(model))
     table = tmp_path / "new.csv"
     table.write_text('a,b\n1,x\n2\n1e300,x\n3,y\n"4"5,z\n4,x\n5\n')
     out = tmp_path / "scores.csv"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from riata import Model
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 from tests.running import Running, wait_for
 
 ROWS = 400
@@ -46,8 +46,7 @@ def learnt(directory: Path, learner: dict[str, Any]) -> None:
 
 
 def refitted(directory: Path, *arguments: str) -> dict[str, Any]:
-    done = run("refit", "m", "--data", str(directory), *arguments, "--json")
-    assert done.exit_code == 0, done.output
+    done = succeeds("refit", "m", "--data", str(directory), *arguments, "--json")
     return dict(json.loads(done.stdout))
 
 
@@ -117,8 +116,7 @@ def test_a_service_takes_the_model_and_goes_on(data: Path, tmp_path: Path) -> No
 
 
 def test_text_report(data: Path) -> None:
-    done = run("refit", "m", "--data", str(data))
-    assert done.exit_code == 0
+    done = succeeds("refit", "m", "--data", str(data))
     for said in ("events 1 to 401 of 401", "online", "tolerance", "the solution is"):
         assert said in done.stdout
 

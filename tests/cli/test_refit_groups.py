@@ -7,7 +7,7 @@ from operator import add
 from pathlib import Path
 
 from riata.client import Riata
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 from tests.run.test_refit_solvers import curves
 from tests.running import Running
 
@@ -21,8 +21,7 @@ def test_a_refit_with_groups_is_served_with_its_runs(tmp_path: Path) -> None:
         with Riata(service.url) as riata:
             riata.create_model("m", {"encoder": {"bits": 12}, "publish_every_ms": 1})
             riata.observe(curves(700), model="m", wait_applied=True)
-            done = run("refit", "m", "--url", service.url, *GROUPS, "--svg", str(tmp_path / "runs.svg"))
-            assert done.exit_code == 0, done.output
+            done = succeeds("refit", "m", "--url", service.url, *GROUPS, "--svg", str(tmp_path / "runs.svg"))
             for said in ("solver    laps: as asked", "runs      k 0.9", "group sensor: 8 features, ", "verdict   "):
                 assert said in done.stdout
             assert (tmp_path / "runs.svg").read_text().startswith("<svg")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.batch.designs import CHAINS, simulated
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 
 NAMES = np.array(["a", "b", "c", "d"])
 SMALL = ("--particles", "200", "--start", "200")
@@ -22,8 +22,7 @@ def written(folder: Path, rows: int = 400, extra: str = "") -> str:
 
 
 def test_a_file_becomes_two_tables(tmp_path: Path) -> None:
-    done = run("sequences", written(tmp_path), *SMALL)
-    assert done.exit_code == 0, done.output
+    done = succeeds("sequences", written(tmp_path), *SMALL)
     assert "chain 1: share" in done.stdout
     assert "chain 2: share" in done.stdout
     assert "400 sequences learnt, 0 left out" in done.stdout

@@ -15,7 +15,7 @@ from riata.cli.tables import layout_of
 from riata.cli.written_numbers import PLAIN, WrittenNumbers
 from tests.cli.fake_service import FakeService, service
 from tests.cli.test_tables import rows_of
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 
 __all__ = ["service"]
 
@@ -24,14 +24,12 @@ CASES = Path(os.environ.get("RIATA_SHARED", "/nowhere")) / "cases"
 
 def fit(tmp_path: Path, file: Path, *options: str) -> tuple[Path, dict[str, Any], str]:
     out = tmp_path / f"{file.stem}.riata"
-    done = run("fit", "--online", str(file), "--out", str(out), "--json", *options)
-    assert done.exit_code == 0, done.output
+    done = succeeds("fit", "--online", str(file), "--out", str(out), "--json", *options)
     return out, json.loads(done.stdout), done.stderr
 
 
 def predicted(model: Path, file: Path, *options: str) -> list[float]:
-    done = run("predict", str(file), "--model-file", str(model), *options)
-    assert done.exit_code == 0, done.output
+    done = succeeds("predict", str(file), "--model-file", str(model), *options)
     return [json.loads(line)["probability"] for line in done.stdout.splitlines()]
 
 

@@ -13,7 +13,7 @@ from riata.base.errors import BadInput, Malformed
 from riata.cli.open_table import open_rows
 from riata.cli.tables import layout_of
 from tests.cli.fake_service import FakeService, service
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 
 __all__ = ["service"]
 
@@ -48,8 +48,7 @@ def rows_of(path: Path, **options: object) -> list[dict[str, object]]:
 
 
 def test_the_columns_are_shown_before_a_row_is_sent(churn: Path, service: FakeService) -> None:
-    done = run("observe", str(churn), "--label", "Churn", "--drop", "id")
-    assert done.exit_code == 0, done.output
+    done = succeeds("observe", str(churn), "--label", "Churn", "--drop", "id")
     assert done.stdout == "3 accepted, 0 duplicate, 0 rejected\n"
     assert done.stderr.splitlines() == [
         f"{churn}: 3 rows, 6 columns, separated by commas",
@@ -139,8 +138,7 @@ def test_options_about_columns_need_a_table(tmp_path: Path) -> None:
 
 
 def test_stdin_is_a_table_if_it_is_said(service: FakeService) -> None:
-    done = run("observe", "-", "--format", "csv", "--label", "Churn", "--drop", "id", stdin=CHURN)
-    assert done.exit_code == 0, done.output
+    succeeds("observe", "-", "--format", "csv", "--label", "Churn", "--drop", "id", stdin=CHURN)
     assert [json.loads(row) for row in service.rows["default"]] == ROWS
 
 
@@ -157,17 +155,15 @@ def test_the_same_rows_make_the_same_model_and_its_file_predicts_without_a_servi
     states = set()
     for suffix in ("csv", "parquet", "ndjson"):
         path, options = tmp_path / f"churn.{suffix}", [] if suffix == "ndjson" else ["--label", "churned", "--drop", "id"]
-        done = run("fit", "--online", str(path), "--out", f"{path}.riata", "--set", "encoder.bits=12", "--json", *options)
-        assert done.exit_code == 0, done.output
+        done = succeeds("fit", "--online", str(path), "--out", f"{path}.riata", "--set", "encoder.bits=12", "--json", *options)
         states.add(json.loads(done.stdout)["out"]["state"])
     assert len(states) == 1
 
     answers = {}
     for suffix in ("csv", "parquet", "ndjson"):
         out = tmp_path / f"out.{suffix}"
-        done = run("predict", str(tmp_path / "churn.csv"), "--model-file", f"{tmp_path}/churn.csv.riata", "--out", str(out),
+        done = succeeds("predict", str(tmp_path / "churn.csv"), "--model-file", f"{tmp_path}/churn.csv.riata", "--out", str(out),
                    "--label", "churned", "--drop", "id")  # fmt: skip
-        assert done.exit_code == 0, done.output
         assert "churned" in next(line for line in done.stderr.splitlines() if "dropped" in line)
         answers[suffix] = out
     table = parquet.read_table(answers["parquet"])

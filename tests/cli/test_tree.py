@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 from tests.trees.curves import of_kinds
 
 QUICK = ("--restarts", "6")
@@ -30,8 +30,7 @@ def written(path: Path, each: int = 10, seed: int = 0) -> Path:
 
 
 def report(*arguments: str) -> dict[str, Any]:
-    done = run("tree", *arguments, "--json")
-    assert done.exit_code == 0, done.output
+    done = succeeds("tree", *arguments, "--json")
     return dict(json.loads(done.stdout))
 
 
@@ -55,8 +54,7 @@ def test_a_tree_is_learnt_drawn_written_and_shown_again(tmp_path: Path) -> None:
 
 def test_channels_codes_and_a_window_that_is_widened(tmp_path: Path) -> None:
     rows = written(tmp_path / "rows.ndjson")
-    done = run("tree", str(rows), "--curve", "pair", "--channels-first", "--output-code", "--window", "0", *QUICK)
-    assert done.exit_code == 0, done.output
+    done = succeeds("tree", str(rows), "--curve", "pair", "--channels-first", "--output-code", "--window", "0", *QUICK)
     assert "the window of 0 leaves no path" in done.stdout
     assert "question 3" in done.stdout
     assert "3 trees" in done.stdout

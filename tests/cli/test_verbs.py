@@ -35,6 +35,13 @@ def run(*words: str, stdin: str | None = None) -> Result:
     return result
 
 
+def succeeds(*words: str, stdin: str | None = None) -> Result:
+    """The answer of a command that ends with 0."""
+    done = run(*words, stdin=stdin)
+    assert done.exit_code == 0, done.output
+    return done
+
+
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
     path = tmp_path / "rows.ndjson"
@@ -69,8 +76,7 @@ def test_version_is_the_packages() -> None:
 
 @pytest.mark.parametrize("verb", [verb.name for verb in TABLE])
 def test_the_help_of_every_verb_has_an_example(verb: str) -> None:
-    result = run(verb, "--help")
-    assert result.exit_code == 0
+    result = succeeds(verb, "--help")
     assert "Example" in result.stdout
     assert f"riata {verb}" in result.stdout
 
@@ -179,7 +185,7 @@ def test_observe_counts_a_request_none_of_whose_rows_were_taken(tmp_path: Path) 
 
 
 def test_observe_makes_a_model_for_labels_once(rows: Path, service: FakeService) -> None:
-    assert run("observe", str(rows), "--model", "m", "--labels", "0/1").exit_code == 0
+    succeeds("observe", str(rows), "--model", "m", "--labels", "0/1")
     assert service.documents["m"] == {"labels": "0/1"}
     again = run("observe", str(rows), "--model", "m", "--labels=-1/+1")
     assert again.exit_code == 2
@@ -189,13 +195,13 @@ def test_observe_makes_a_model_for_labels_once(rows: Path, service: FakeService)
 
 def test_the_learner_of_a_model_that_is_made_is_a_name_or_a_file(rows: Path, service: FakeService, tmp_path: Path) -> None:
     made = ("observe", str(rows), "--labels", "0/1")
-    assert run(*made, "--model", "a", "--learner", "taylor_sketch").exit_code == 0
+    succeeds(*made, "--model", "a", "--learner", "taylor_sketch")
     assert service.documents["a"] == {"labels": "0/1", "learner": {"kind": "taylor_sketch"}}
     file = tmp_path / "learner.json"
     file.write_text('{"kind": "ftrl_proximal", "l1": 2}')
-    assert run(*made, "--model", "b", "--learner", str(file)).exit_code == 0
+    succeeds(*made, "--model", "b", "--learner", str(file))
     assert service.documents["b"]["learner"] == {"kind": "ftrl_proximal", "l1": 2}
-    assert run("demo", "--rows", "10", "--learner", "taylor_sketch").exit_code == 0
+    succeeds("demo", "--rows", "10", "--learner", "taylor_sketch")
     assert service.documents["demo"]["learner"] == {"kind": "taylor_sketch"}
 
 
@@ -224,8 +230,7 @@ def test_the_learners_that_a_verb_knows_are_those_there_are() -> None:
 
 @pytest.mark.usefixtures("service")
 def test_path_shows_every_penalty_with_the_one_in_force_marked_and_draws_two_curves() -> None:
-    result = run("path", "default", "--gammas", "4", "--from", "4", "--to", "0.1")
-    assert result.exit_code == 0
+    result = succeeds("path", "default", "--gammas", "4", "--from", "4", "--to", "0.1")
     lines = result.stdout.splitlines()
     [marked] = [line for line in lines if line.rstrip(" │").endswith("in force")]
     assert "0.5" in marked
@@ -238,8 +243,7 @@ def test_path_shows_every_penalty_with_the_one_in_force_marked_and_draws_two_cur
 
 def test_tune_reports_the_changes(service: FakeService) -> None:
     service.documents["default"]["learner"] = {"kind": "taylor_sketch", "gamma": 0.1}
-    result = run("tune", "--gamma", "0.3")
-    assert result.exit_code == 0
+    result = succeeds("tune", "--gamma", "0.3")
     assert result.stdout == "model 'default': gamma 0.1 -> 0.3, 3 -> 3 non-zeros, from event 7 on\n"
     assert service.documents["default"]["learner"]["gamma"] == 0.3
 
@@ -290,8 +294,7 @@ def test_predict_says_how_many_rows_have_no_standard_error(tmp_path: Path) -> No
 
 
 def test_predict_writes_one_line_a_row_and_sends_no_labels(rows: Path, service: FakeService) -> None:
-    result = run("predict", str(rows), "--rows-per-request", "3", "--explain")
-    assert result.exit_code == 0
+    result = succeeds("predict", str(rows), "--rows-per-request", "3", "--explain")
     assert [json.loads(line)["row"] for line in result.stdout.splitlines()] == [0, 1, 2, 0, 1]
     assert result.stderr == "5 of 20 features have no weight in the model\n"
     sent = [request for request in service.requests if request.method == "POST"]
@@ -309,8 +312,7 @@ def test_predict_names_bad_rows_and_fails(tmp_path: Path) -> None:
 
 
 def test_demo_streams_makes_the_model_and_ends_with_two_lines_to_try(service: FakeService) -> None:
-    result = run("demo", "--rows", "3000")
-    assert result.exit_code == 0
+    result = succeeds("demo", "--rows", "3000")
     assert len(service.rows["demo"]) == 3000
     assert service.documents["demo"] == {"labels": "0/1"}
     assert "age" in result.stdout
@@ -326,7 +328,7 @@ def test_demo_does_not_change_an_existing_model_without_fresh(service: FakeServi
     assert refused.exit_code == 2
     assert "--fresh" in refused.stderr
     assert service.rows["demo"] == [b"kept"]
-    assert run("demo", "--rows", "10", "--fresh").exit_code == 0
+    succeeds("demo", "--rows", "10", "--fresh")
     assert len(service.rows["demo"]) == 10
 
 
@@ -341,8 +343,7 @@ def test_demo_does_not_change_an_existing_model_without_fresh(service: FakeServi
 def test_demo_streams_a_file_of_each_format(content: str, kind: str, labels: str, tmp_path: Path, service: FakeService) -> None:
     path = tmp_path / "rows.gz"
     path.write_bytes(gzip.compress(content.encode()))
-    result = run("demo", str(path), "--model", "mine")
-    assert result.exit_code == 0
+    succeeds("demo", str(path), "--model", "mine")
     assert service.rows["mine"] == content.encode().splitlines()
     assert service.documents["mine"] == {"labels": labels}
     assert {r.headers["content-type"] for r in service.requests if r.url.path.endswith("observe")} == {kind}

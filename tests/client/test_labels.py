@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from riata.cli.app import app
 from riata.client import ApiBusy, ApiRefused, AsyncRiata, Riata, Unreachable
 from tests.client.fake_http import OBSERVED, Script, answer, problem
-from tests.web.serving import real_app, serving
+from tests.web.serving import answering_at
 
 RED = {"features": {"colour": "red"}}
 
@@ -60,10 +60,7 @@ def test_a_label_is_sent_again_after_a_lost_answer() -> None:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with serving(real_app()) as port:
-        found = f"http://127.0.0.1:{port}"
-        while httpx.get(f"{found}/readyz", timeout=300).status_code != 200:
-            pass
+    with answering_at() as found:
         yield found
 
 

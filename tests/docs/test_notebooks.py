@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-import requests
 
 from tests.running import ROOT
-from tests.web.serving import real_app, serving, wait_until_ready
+from tests.web.serving import answering_at
 
 GUIDE = ROOT / "service" / "docs" / "guide"
 URL = "http://127.0.0.1:8080"
@@ -21,9 +20,8 @@ def test_the_examples_print_what_the_page_shows(page: str, tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     shown = examples_of(page)
     assert shown.count(URL) == 1
-    with serving(real_app()) as port, requests.Session() as session:
-        wait_until_ready(f"http://127.0.0.1:{port}", session)
-        printed(shown.replace(URL, f"http://127.0.0.1:{port}"), page, more_than=10)
+    with answering_at() as url:
+        printed(shown.replace(URL, url), page, more_than=10)
 
 
 @pytest.mark.parametrize("page", ["curves.md", "groups.md"])

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import requests
 
 from riata.client import Riata
 from riata.estimators import (
@@ -20,15 +19,14 @@ from riata.estimators import (
     from_riata,
 )
 from tests.estimators.data import fitted, matrix, rows_of
-from tests.web.serving import real_app, serving, wait_until_ready
+from tests.web.serving import answering_at
 
 CLASSIFIERS: list[Any] = [BayesianLogisticRegression, FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier]
 
 
 @pytest.fixture(scope="module")
 def riata() -> Iterator[Riata]:
-    with serving(real_app()) as port, requests.Session() as session, Riata(f"http://127.0.0.1:{port}") as client:
-        wait_until_ready(client.url, session)
+    with answering_at() as url, Riata(url) as client:
         yield client
 
 

@@ -31,6 +31,7 @@ from riata.web.server.bounds import ListenerState
 from riata.web.server.server import build_server, run
 from riata.wiring import build_engine
 from tests.doubles.manual_clock import ManualClock
+from tests.running import wait_for
 from tests.settings import SERVICE, connection_bounds, web_settings
 from tests.web.asking import Client, asking
 
@@ -182,6 +183,12 @@ def wait_until_ready(url: str, session: requests.Session) -> None:
 def answering() -> Iterator[httpx.Client]:
     """Serve a real application on a store in memory, with a client of it, once it is ready."""
     with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
-        while client.get("/readyz").status_code != 200:
-            pass
+        wait_for("the service is ready", lambda: client.get("/readyz").status_code == 200)
         yield client
+
+
+@contextmanager
+def answering_at() -> Iterator[str]:
+    """The URL of a service like `answering`."""
+    with answering() as client:
+        yield str(client.base_url).rstrip("/")

@@ -17,7 +17,7 @@ from riata import Model
 from riata.run.candidates.exports import read_export, write_export
 from riata.scorer import model_of
 from riata.scorer.riata_scorer import Scorer
-from tests.cli.test_verbs import run
+from tests.cli.test_verbs import run, succeeds
 from tests.running import Running, wait_for
 
 CONFIG = {"labels": "0/1"}
@@ -149,9 +149,8 @@ def test_kill_restore_backfill_and_backup_change_no_bit(tmp_path: Path) -> None:
         httpx.put(f"{running.url}/models/c", json={**CONFIG, "follow": "m", "backfill": True}, timeout=60).raise_for_status()
         wait_for("the challenger has learnt the log", lambda: httpx.get(f"{running.url}/models/c").status_code == 200)
         assert margins_of(running.url, "c") == wanted
-        assert run("backup", str(tmp_path / "copy"), "--url", running.url).exit_code == 0
-    verified = run("replay", "--data", str(tmp_path / "copy"), "--verify")
-    assert verified.exit_code == 0, verified.output
+        succeeds("backup", str(tmp_path / "copy"), "--url", running.url)
+    succeeds("replay", "--data", str(tmp_path / "copy"), "--verify")
     with Running(tmp_path / "copy") as again:
         again.start()
         assert margins_of(again.url, "m") == wanted
