@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -104,14 +105,11 @@ def bodies(hostile: Hostile) -> Iterator[bytes]:
 
 def prepare(data: Path, hostile: Sequence[Hostile]) -> None:
     """Make a store that has these models, whether new models may have such settings or not."""
-    store = open_sqlite(data, sqlite_settings(dedupe_events=1000))
-    try:
+    with closing(open_sqlite(data, sqlite_settings(dedupe_events=1000))) as store:
         for one in hostile:
             store.create(one.name, one.name.encode().ljust(16, b"\0"))
             payload = config_payload(read_config({"learner": one.learner, **one.more}))
             store.append([Append(one.name, "config", 0, payload=payload)])
-    finally:
-        store.close()
 
 
 def timed(client: httpx.Client, method: str, path: str, **more: Any) -> float:

@@ -11,6 +11,7 @@ import json
 import shutil
 import sqlite3
 import struct
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -103,11 +104,8 @@ class SqliteSource:
         shutil.copytree(directory, self.directory)
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        connection = sqlite3.connect(self.directory / "riata.db")
-        try:
+        with closing(sqlite3.connect(self.directory / "riata.db")) as connection:
             return connection.execute(sql, values).fetchall()
-        finally:
-            connection.close()
 
     def number(self, model: str) -> int:
         return int(self.rows("SELECT id FROM models WHERE name = ?", model)[0][0])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -48,12 +49,9 @@ def test_a_follower_has_each_event_of_its_leader_once_after_kills(tmp_path: Path
         assert promoted.status_code == 200, promoted.text
         assert httpx.get(f"{running.url}/models/m", timeout=60).json()["challengers"][0]["events"] == sender.sent
         assert running.stop() == 0, running.output()
-    store = read_sqlite(tmp_path / "data")
-    try:
+    with closing(read_sqlite(tmp_path / "data")) as store:
         logs = {name: [one for one in store.read(name, 0, 2**30) if one.kind == "observe"] for name in ("m", "b", "c")}
         reports = [replay(store, name) for name in logs]
-    finally:
-        store.close()
     assert [one.digest for one in logs["b"]] == [one.digest for one in logs["m"]]
     assert sum(one.count for one in logs["m"]) == sender.sent
     assert all(report.equal for report in reports)

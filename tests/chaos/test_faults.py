@@ -16,10 +16,9 @@ import psutil
 import pytest
 
 from riata.run.state.recovery import DEATHS_MAX
-from riata.run.state.replay import replay
-from riata.store.sqlite.store import read_sqlite
 from tests.chaos.poisoned import POISON
 from tests.chaos.raising import RAISES
+from tests.chaos.replaying import replayed
 from tests.chaos.test_kill import logged_ids
 from tests.running import Running
 
@@ -27,18 +26,6 @@ NO_RESERVE = {"RIATA_DISK_RESERVE_BYTES": "0"}
 ROWS, POISONED = 30, 17
 WAIT_S = 900.0
 LINES = {"Content-Type": "application/x-ndjson"}
-
-
-def replayed_equal(directory: Path, model: str, skipped: int) -> None:
-    """A program without the defect learns the log and gets the stored result."""
-    store = read_sqlite(directory)
-    try:
-        report = replay(store, model)
-    finally:
-        store.close()
-    assert report.equal
-    assert report.compared
-    assert report.state.skipped == skipped
 
 
 @pytest.mark.slow
@@ -71,7 +58,7 @@ def test_an_update_that_raises_midway_is_never_served_and_is_left_out_alone(tmp_
         assert (model["examples"], model["skipped"]) == (2 * ROWS - 1, 1)
         assert httpx.post(f"{running.url}/models/default/snapshots", timeout=WAIT_S).status_code == 201
         assert running.stop() == 0
-    replayed_equal(tmp_path / "data", "default", skipped=1)
+    assert replayed(tmp_path / "data", "default").state.skipped == 1
 
 
 def test_a_body_for_which_there_is_no_memory_fails_alone(tmp_path: Path) -> None:
@@ -97,7 +84,7 @@ def test_a_body_for_which_there_is_no_memory_fails_alone(tmp_path: Path) -> None
         assert httpx.get(f"{running.url}/models/m", timeout=WAIT_S).json()["examples"] == 9001
         assert running.stop() == 0, running.output()
     assert len(set(logged_ids(tmp_path / "data"))) == len(logged_ids(tmp_path / "data")) == 9001
-    replayed_equal(tmp_path / "data", "m", skipped=0)
+    assert replayed(tmp_path / "data").state.skipped == 0
 
 
 def post(running: Running, body: bytes) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +51,12 @@ def died(running: Running) -> None:
 
 def logged_labels(directory: Path) -> list[float]:
     """The labels in the log after the service has stopped. A replay of the log must give the saved model."""
-    store = read_sqlite(directory)
-    try:
+    with closing(read_sqlite(directory)) as store:
         report = replay(store, "m")
         assert report.equal
         assert report.compared
         payloads = [record.payload for record in store.read("m", 0, 2**30) if record.kind == "observe"]
         return [label for payload in payloads for label in decode_batch(payload).label.tolist()]
-    finally:
-        store.close()
 
 
 def test_a_death_between_the_default_labels_and_the_forgetting_applies_none_twice(tmp_path: Path) -> None:

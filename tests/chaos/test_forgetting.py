@@ -51,12 +51,9 @@ def test_a_kill_while_a_subject_is_forgotten_leaves_all_of_its_rows_or_none(tmp_
             assert riata.forget(["bob", "ann"])["rows"] == sent // 5
             assert riata.metrics()["cumulative"]["examples"] == sent - 2 * sent // 5
         assert running.stop() == 0, running.output()
-    store = read_sqlite(tmp_path / "data")
-    try:
+    with contextlib.closing(read_sqlite(tmp_path / "data")) as store:
         report, end = replay(store, "default"), store.head("default").seq
         twin = never(store, of(store, "ann", "bob", model="default"), end, "default")
-    finally:
-        store.close()
     assert report.equal
     assert len(report.compared) > 1
     assert report.digest == replay(twin, "default").digest
@@ -80,10 +77,7 @@ def test_on_a_shared_store_the_writer_forgets_and_the_web_processes_serve_the_re
             assert (answer["rows"], answer["of"]) == (ROWS // 5, ROWS)
             riata.predict([{"features": {"size": 1}}], min_seq=answer["seq"])
             assert riata.metrics()["cumulative"]["examples"] == ROWS - ROWS // 5
-        store = open_redis(redis.url, redis_settings())
-        try:
+        with contextlib.closing(open_redis(redis.url, redis_settings())) as store:
             report = replay(store, "default")
             assert report.equal
             assert [one.applied for one in store.generations("default")] == [answer["seq"]] * 3
-        finally:
-            store.close()

@@ -239,11 +239,8 @@ def on_sqlite(directory: Path, times: int, seed: int) -> Found:
         for number in range(times):
             trial.round(number)
         assert running.stop() == 0, running.output()
-    store = read_sqlite(directory / "data")
-    try:
+    with contextlib.closing(read_sqlite(directory / "data")) as store:
         check(store, trial.found)
-    finally:
-        store.close()
     return trial.found
 
 
@@ -258,11 +255,8 @@ def on_redis(directory: Path, times: int, seed: int) -> Found:
         for number in range(times):
             trial.round(number)
         assert running.stop() == 0, running.output()
-        store = open_redis(redis.url, redis_settings())
-        try:
+        with contextlib.closing(open_redis(redis.url, redis_settings())) as store:
             check(store, trial.found)
-        finally:
-            store.close()
     return trial.found
 
 

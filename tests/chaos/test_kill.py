@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ import httpx
 import numpy as np
 import pytest
 
-from riata.run.state.replay import replay
 from riata.store.payload import decode_batch
 from riata.store.sqlite.store import read_sqlite
 from tests.chaos.repeats import slow
+from tests.chaos.replaying import replayed
 from tests.running import HANG_S, Running
 
 ROWS = 40  # events of one request
@@ -148,8 +149,7 @@ def stream(
 
 def logged_ids(directory: Path) -> list[bytes]:
     """Ids of the events in the log, in its order."""
-    store = read_sqlite(directory)
-    try:
+    with closing(read_sqlite(directory)) as store:
         ids: list[bytes] = []
         after = 0
         while found := store.read("m", after):
@@ -160,8 +160,6 @@ def logged_ids(directory: Path) -> list[bytes]:
                     ids += [row.tobytes() for row in batch.event_id]
             after = found[-1].last
         return ids
-    finally:
-        store.close()
 
 
 def check_kills(tmp_path: Path, kills: int, seed: int, learner: dict[str, Any] | None = None) -> None:
@@ -169,14 +167,7 @@ def check_kills(tmp_path: Path, kills: int, seed: int, learner: dict[str, Any] |
     assert killed == kills
     wanted = [hashlib.blake2b(f"{number}-{i}".encode(), digest_size=16).digest() for number in range(sent) for i in range(ROWS)]
     assert logged_ids(tmp_path / "killed") == wanted  # nothing lost, nothing twice, nothing out of order
-    store = read_sqlite(tmp_path / "killed")
-    try:
-        report = replay(store, "m")
-    finally:
-        store.close()
-    assert report.equal
-    assert report.compared
-    assert report.digest == digest
+    assert replayed(tmp_path / "killed").digest == digest
     undisturbed, _, _ = stream(tmp_path / "undisturbed", 0, seed, requests=sent, learner=learner)
     assert undisturbed == digest
 

@@ -13,9 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from riata.run.state.replay import replay
-from riata.store.sqlite.store import read_sqlite
 from tests.chaos.repeats import slow
+from tests.chaos.replaying import replayed
 from tests.chaos.test_kill import ENVIRONMENT, ROWS, request_body
 from tests.chaos.test_kill import logged_ids as ids_in
 from tests.running import HANG_S, Running
@@ -93,10 +92,4 @@ def test_kills_while_a_model_replays_lose_and_skip_nothing(tmp_path: Path, kills
         assert running.stop() == 0
     ids = ids_in(tmp_path / "data")
     assert len(ids) == len(set(ids)) == sender.acknowledged
-    store = read_sqlite(tmp_path / "data")
-    try:
-        report = replay(store, "m")
-    finally:
-        store.close()
-    assert report.equal
-    assert report.compared
+    replayed(tmp_path / "data")

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -280,16 +281,13 @@ def power_cuts(tmp_path: Path, groups: int, cuts: int, seed: int, settings: Sqli
 
 def check_after_cut(directory: Path, durable: int) -> None:
     """Acknowledged events are there without gaps, with every checkpoint that the store names."""
-    store = open_sqlite(directory, SETTINGS)
-    try:
+    with closing(open_sqlite(directory, SETTINGS)) as store:
         ids = stored_ids(store)
         first = store.head("m").first_seq - 1
         assert ids == list(range(first, first + len(ids)))
         assert durable <= first + len(ids) <= durable + EVENTS_PER_GROUP
         for kept in store.generations("m"):
             assert len(store.open_generation("m", kept.gen)) == kept.bytes
-    finally:
-        store.close()
 
 
 @BOTH

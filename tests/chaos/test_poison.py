@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import httpx
@@ -15,6 +15,7 @@ from riata.run.state.replay import replay
 from riata.store.redis.store import open_redis
 from riata.store.sqlite.store import read_sqlite
 from tests.chaos.poisoned import HELD, HOLDS, POISON
+from tests.chaos.replaying import replayed
 from tests.redis_server import RedisServer, redis_version
 from tests.running import HANG_S, Running
 from tests.settings import redis_settings
@@ -40,14 +41,8 @@ def test_an_event_that_kills_the_process_is_skipped_alone_after_three_starts(tmp
         assert (model["examples"], model["skipped"]) == (ROWS - 1, 1)
         assert httpx.post(f"{running.url}/observe", json=rows[:3], timeout=300).status_code == 202
         assert running.stop() == 0
-    store = read_sqlite(tmp_path / "data")
-    try:
-        report = replay(store, "default")  # by the learner that does not die: the log says which event is left out
-    finally:
-        store.close()
-    assert report.equal
-    assert report.compared
-    assert report.state.skipped == 1
+    # By the learner that does not die: the log says which event is left out.
+    assert replayed(tmp_path / "data", "default").state.skipped == 1
 
 
 def test_kills_from_outside_in_the_same_step_skip_nothing(tmp_path: Path) -> None:
@@ -67,11 +62,8 @@ def test_kills_from_outside_in_the_same_step_skip_nothing(tmp_path: Path) -> Non
         model = httpx.get(f"{running.url}/models/default", timeout=300).json()
         assert (model["examples"], model["skipped"]) == (ROWS, 0)
         assert running.stop() == 0
-    store = read_sqlite(tmp_path / "data")
-    try:
+    with closing(read_sqlite(tmp_path / "data")) as store:
         assert replay(store, "default").equal
-    finally:
-        store.close()
 
 
 def test_a_crash_counts_against_no_other_model(tmp_path: Path) -> None:
@@ -123,11 +115,8 @@ def test_an_event_that_kills_the_writer_of_a_shared_store_is_skipped_alone_while
         assert (reported["examples"], reported["skipped"]) == (ROWS + 2, 1)
         assert web.stop() == 0
         assert writer.stop() == 0
-        store = open_redis(redis.url, redis_settings())
-        try:
+        with closing(open_redis(redis.url, redis_settings())) as store:
             report = replay(store, "default")
-        finally:
-            store.close()
     assert report.equal
     assert report.compared
     assert report.state.skipped == 1

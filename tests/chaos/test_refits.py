@@ -12,6 +12,7 @@ import random
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -145,12 +146,9 @@ def check_kills(directory: Path, targets: list[str], seed: int) -> Counter[str]:
         assert running.stop() == 0, running.output()
     wanted = [hashlib.blake2b(f"e{number}".encode(), digest_size=16).digest() for number in range(sender.sent)]
     assert logged_ids(directory) == wanted  # nothing lost, nothing twice, nothing out of order
-    store = read_sqlite(directory)
-    try:
+    with closing(read_sqlite(directory)) as store:
         report = replay(store, "m")
         promotions = [one for one in store.read("m", 0, 2**30) if one.kind == "restore"]
-    finally:
-        store.close()
     assert report.equal
     assert report.state.progressive.examples == sender.sent
     assert all(records.decode_through(one.payload) is not None for one in promotions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +109,6 @@ def test_a_stop_signal_ends_the_service_in_the_middle_of_a_step_and_saves_the_ot
     begun = time.monotonic()
     assert running.stop() == 0
     assert time.monotonic() - begun < STOP_S
-    store = open_sqlite(running.directory, sqlite_settings(dedupe_events=1000))
-    try:
+    with closing(open_sqlite(running.directory, sqlite_settings(dedupe_events=1000))) as store:
         assert store.generations("default")[0].applied == store.head("default").seq
         assert store.head("slow").seq == 18  # what is not learnt is in the log
-    finally:
-        store.close()

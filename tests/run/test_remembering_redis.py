@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import httpx
@@ -48,13 +48,10 @@ def examples(running: Running) -> int:
 
 def logged_labels(server: RedisServer) -> list[float]:
     """The labels in the log. A replay of the log must give the saved model."""
-    store = open_redis(server.url, redis_settings())
-    try:
+    with closing(open_redis(server.url, redis_settings())) as store:
         assert replay(store, "m").equal
         payloads = [record.payload for record in store.read("m", 0, 2**30) if record.kind == "observe"]
         return [label for payload in payloads for label in decode_batch(payload).label.tolist()]
-    finally:
-        store.close()
 
 
 def test_a_label_outlives_the_process_that_predicted_and_the_redis_it_is_kept_in(fleet: Fleet) -> None:

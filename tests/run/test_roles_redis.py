@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -130,11 +130,8 @@ def make_model(running: Running, document: dict[str, Any] = DOCUMENT) -> None:
 
 def replayed_margin_source(fleet: Fleet) -> tuple[bytes, str]:
     """Weights and digest of m from an offline replay."""
-    store = open_redis(fleet.redis.url, redis_settings())
-    try:
+    with closing(open_redis(fleet.redis.url, redis_settings())) as store:
         report = replay(store, "m")
-    finally:
-        store.close()
     return report.state.learner.weights().beta.tobytes(), report.digest
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -185,8 +185,7 @@ async def test_no_start_begins_from_a_snapshot_that_no_log_follows(world: World)
         await node.observe(events(5))
         await node.admin.snapshot_now("m")
         await learn_and_save(node, world.clock, 5)
-    store = world.open()
-    try:
+    with closing(world.open()) as store:
         owner = store.acquire(b"another nonce---", 1000, "here", 1)
         newest = [one.gen for one in store.generations("m") if one.applied >= store.head("m").first_seq - 1]
         real = store.open_generation
@@ -198,8 +197,6 @@ async def test_no_start_begins_from_a_snapshot_that_no_log_follows(world: World)
         store.open_generation = damaged  # type: ignore[method-assign]
         with pytest.raises(LogGap, match="every retained snapshot failed verification"):
             Recovery(in_this_thread(store), owner, lambda: 1).recover("m")
-    finally:
-        store.close()
 
 
 async def test_a_scrub_reads_the_newest_and_one_of_the_others_at_a_time(world: World) -> None:

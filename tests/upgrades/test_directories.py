@@ -57,11 +57,8 @@ def replayed(directory: Path, version: int = VERSION, arithmetic: str = "") -> t
 
 
 def log_of(directory: Path, model: str) -> list[Record]:
-    store = read_sqlite(directory)
-    try:
+    with contextlib.closing(read_sqlite(directory)) as store:
         return store.read(model, store.head(model).first_seq - 1, 2**30)
-    finally:
-        store.close()
 
 
 def upgrades(directory: Path, model: str) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -108,11 +109,8 @@ class FastapiRiver:
 
     def events(self) -> int:
         """Number of events that are durable in the database."""
-        database = sqlite3.connect(self._database)
-        try:
+        with closing(sqlite3.connect(self._database)) as database:
             return int(database.execute("SELECT count(*) FROM events").fetchone()[0])
-        finally:
-            database.close()
 
     @property
     def pid(self) -> int:
