@@ -366,3 +366,14 @@ def test_what_was_forgotten_is_told_with_what_remains() -> None:
     ]
     nothing = {**answer, "seq": 0, "rows": 0, "refits_undone": [], "trimmed": 0}
     assert told(nothing) == "forgot 0 of 7 rows and 1 waiting predictions"
+
+
+def test_a_fit_imports_only_what_it_uses(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.vw"
+    rows.write_text("1 | a b\n-1 | c\n")
+    command = [sys.executable, "-X", "importtime", "-m", "riata", "fit", "--online", str(rows)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True, timeout=900).stderr
+    imported = {line.rpartition("|")[2].strip() for line in told.splitlines()}
+    assert imported >= {"numpy", "typer", "riata.run.files.fit"}
+    unused = {"annotated_types", "asyncio", "msgspec", "numpy.polynomial", "pydantic", "statistics", "riata.cli.csv_file"}
+    assert not imported & unused

@@ -18,6 +18,8 @@ from io import TextIOWrapper
 from itertools import chain, islice
 from typing import IO, Any, Final
 
+import msgspec
+
 from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Malformed
 from riata.cli.source import LINE_BYTES_MAX, not_utf8
@@ -340,6 +342,7 @@ def _wrong(names: Sequence[str], values: Sequence[Container[str]]) -> str | None
 # The rows of a table as lines of NDJSON. A row that cannot be one is left out, if somebody counts it, and the others go on.
 
 
+_encode: Final = msgspec.json.Encoder().encode
 Row = tuple[int, Iterable[tuple[str, Any]] | BadRow]  # its line or number, and its values by column, or why there are none
 
 
@@ -350,9 +353,7 @@ def lines_of(rows: Iterable[Row], roles: Roles, layout: Layout, name: str, place
 
     Raises `BadInput`, which names the row and the column, if there is no watcher of rows that are left out.
     """
-    import msgspec  # files of rows do without it
-
-    encode, watcher = msgspec.json.Encoder().encode, layout.watcher
+    watcher = layout.watcher
     for number, values in rows:
         try:
             if isinstance(values, BadRow):
@@ -365,4 +366,4 @@ def lines_of(rows: Iterable[Row], roles: Roles, layout: Layout, name: str, place
             continue
         if watcher is not None:
             watcher.made(made)
-        yield number, encode(made)
+        yield number, _encode(made)

@@ -22,7 +22,6 @@ from riata.cli.fit_setup import INTERRUPTED, Request, interruptible
 from riata.cli.model_setup import POSITIVE_WEIGHT, InteractionsOption
 from riata.cli.refusals import left_out
 from riata.cli.serve import BLAS_THREADS
-from riata.cli.show import warning_text
 from riata.cli.solver_options import (
     AtOnceOption,
     BoundOption,
@@ -309,7 +308,10 @@ def show(report: dict[str, Any]) -> str:
         )
     if report["interrupted"]:
         lines.append(("stopped", "by Ctrl-C; the model has learnt the rows above"))
-    lines += [("warning", f"{warning_text(one)} [{one['code']}]") for one in report["warnings"]]
+    if report["warnings"]:
+        from riata.cli.show import warning_text
+
+        lines += [("warning", f"{warning_text(one)} [{one['code']}]") for one in report["warnings"]]
     problems = [f"line {one['line']}: {one['detail']} [{one['code']}]" for one in report["problems"]]
     return "\n".join([*problems, *(f"{name:9} {text}" for name, text in lines)])
 

@@ -16,8 +16,6 @@ from typing import IO, Any, Final, cast
 
 import typer
 
-from riata.cli.csv_file import csv_rows
-from riata.cli.parquet import parquet_rows
 from riata.cli.source import can_go_back, open_source
 from riata.cli.tables import TABLES, Layout, shown, with_known
 
@@ -43,6 +41,9 @@ def as_lines(source: BufferedReader, name: str, layout: Layout) -> Iterator[Buff
         layout.require_no_columns(name)
         yield source
         return
+    from riata.cli.csv_file import csv_rows  # other files do without these two
+    from riata.cli.parquet import parquet_rows
+
     with tempfile.TemporaryFile() as copy:
         whole: IO[bytes] = cast("IO[bytes]", source)
         if not can_go_back(source):  # it is read twice: first for the kinds of its columns

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 
 from riata.base.errors import nearest
@@ -76,6 +75,8 @@ def reference_json(line: bytes, rules: Rules, curves: Curves = NO_CURVES) -> Slo
 
 def decode(text: bytes) -> Any:
     """Decode strictly: objects become `Pairs`, numbers float (infinite if too large). Raises `Refused`."""
+    import msgspec  # takes 8 ms, and the native reader leaves few rows
+
     read_to_the_end = True
     try:
         msgspec.json.Decoder(float_hook=float).decode(text)
