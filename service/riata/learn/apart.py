@@ -121,6 +121,17 @@ class Apart:
         names = ("hash", "low", "high")
         return [dict(zip(names, one, strict=True)) for one in zip(self.column.tolist(), *self.limit.tolist(), strict=True)]
 
+    @property
+    def keeps_features(self) -> bool:
+        """Whether rows have the same features, with values within limits: none is set apart or absent."""
+        return not len(self.feature) and bool(self.limit.all())
+
+    def limited(self, hash_: U32, value: F64) -> F64:
+        """Values within limits, of features by increasing hash, if all features are kept."""
+        limited = value.copy()
+        core.limit_rows(self.native, np.array([0, len(hash_)]), hash_, limited, 1)
+        return limited
+
     def _instead(self, indptr: I64, hash_: U32, value: F64, n: int, features: int) -> tuple[I64, U32, F64] | None:
         """Rows with other values; None if they have none of those."""
         more = core.count_apart(self.native, indptr, hash_, value, n, features)
@@ -128,7 +139,7 @@ class Apart:
             return None
         if more < 0:
             raise ValueError("the rows of a batch are not inside of its features")
-        if not len(self.feature) and self.limit.all():
+        if self.keeps_features:
             limited = value.copy()
             core.limit_rows(self.native, indptr, hash_, limited, n)
             return indptr, hash_, limited

@@ -11,6 +11,7 @@ each other. Limits of a column are taken again with every sample.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -47,10 +48,11 @@ class Found(NamedTuple):
 
 
 class Allowed(NamedTuple):
-    """near: NEAR or WIDE. most: how many values are set apart; further ones count as the limit."""
+    """near: NEAR or WIDE. room: for how many features; a value that is set apart is one more, and without room counts as the
+    limit."""
 
     near: float = NEAR
-    most: int = SET_APART_MAX
+    room: int = sys.maxsize
 
 
 USUAL: Final = Allowed()
@@ -65,6 +67,7 @@ def find_apart(hash_: U32, value: F64, rows: int, column: U32, known: Apart | No
     known        : what was found before
     """
     instead, used, limit = _of(known)
+    most = min(SET_APART_MAX, allowed.room - np.count_nonzero(hash_[1:] != hash_[:-1]) - 1)
     repeats = max(REPEATS_MIN, REPEATS_SHARE * rows)
     far: list[tuple[int, float]] = []
     stretched: list[int] = []
@@ -85,7 +88,7 @@ def find_apart(hash_: U32, value: F64, rows: int, column: U32, known: Apart | No
             stretched.append(one)
         limit[one], used[one] = (low, high), middle
         if len(outside):
-            free = allowed.most - sum(map(len, instead.values()))
+            free = most - sum(map(len, instead.values()))
             again = found[count >= repeats].tolist()[: max(free, 0)]
             instead.setdefault(one, []).extend(again)
             far += [(one, x) for x in found.tolist() if x not in again]

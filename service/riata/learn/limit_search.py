@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS, Apart, read_apart
-from riata.learn.far import USUAL, Allowed, find_apart
+from riata.learn.far import Allowed, find_apart, find_far
 from riata.learn.first_rows import rows_of
 from riata.learn.frozen import check_numbers
 from riata.learn.learner import FarValue
 from riata.learn.row_sample import RowSample
+from riata.learn.shapes import FOUND, Wanted, columns_of, sorted_values
 from riata.wire.batch import Batch
 
 FIRST: Final = 128  # rows
@@ -24,6 +25,14 @@ FEATURES: Final = 2**16  # of the sample; the same
 FAR: Final = ("far_column", "far_value")
 COUNTS: Final = 3
 _NONE_FAR: Final[tuple[U32, F64]] = (np.zeros(0, np.uint32), np.zeros(0))
+
+
+class Sought(NamedTuple):
+    """The `sorted_values` of a sample as it is learnt, and the columns that values outside their limits have stretched."""
+
+    hash: U32
+    value: F64
+    stretched: list[int]
 
 
 class LimitSearch:
@@ -61,14 +70,24 @@ class LimitSearch:
             self.sample.add(sent, np.flatnonzero(~refused), first)
         return self.rows == self.due
 
-    def find(self, hash_: U32, value: F64, rows: int, column: U32, allowed: Allowed = USUAL) -> list[int]:
-        """Find limits of columns, and what is set apart. Returns the columns that values outside have stretched.
-
-        hash_, value : the `sorted_values` of the sample, whose number of rows is `rows`
-        """
-        self.apart, far, stretched = find_apart(hash_, value, rows, column, self.apart, allowed)
+    def find(self, allowed: Allowed | None, wanted: Wanted = FOUND) -> Sought | None:
+        """Find limits of the columns of the sample, and what is set apart; with None only which values are far. None for no
+        columns."""
+        sent = self.sample.rows()
+        hash_, value = sorted_values(sent)
+        begins, _ = columns_of(sent, hash_, value, wanted)
+        if not len(begins):
+            return None
+        if allowed is None:
+            self.far = find_far(hash_, value, hash_[begins])
+            return Sought(hash_, value, [])
+        self.apart, far, stretched = find_apart(hash_, value, sent.n, hash_[begins], self.apart, allowed)
         self.far = np.array([one for one, _ in far], np.uint32), np.array([x for _, x in far], np.float64)
-        return stretched
+        if self.apart is None:
+            return Sought(hash_, value, stretched)
+        if self.apart.keeps_features:
+            return Sought(hash_, self.apart.limited(hash_, value), stretched)
+        return Sought(*sorted_values(self.used(sent)), stretched)
 
     def searched(self, again: bool = True) -> None:
         """Search next when the number of rows has doubled, or not again."""

@@ -12,15 +12,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, Arrays, distinct
+from riata.base.arrays import BOOL, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS
-from riata.learn.far import SET_APART_MAX, Allowed
+from riata.learn.far import Allowed
 from riata.learn.first_rows import forgotten, names_of
 from riata.learn.frozen import check_counts
 from riata.learn.learner import FarValue, Learner, Stepped, Weights, Wrapped, join_steps
 from riata.learn.limit_search import DECIDED, FAR, LimitSearch
-from riata.learn.shapes import find_columns, sorted_values
 from riata.learn.spec import LearnerSettings
 from riata.wire.batch import Batch, join_batches, slice_rows
 
@@ -128,14 +127,10 @@ class Limited(Wrapped):
 
     def _find(self) -> None:
         """Find limits; with the first ones begin anew, if the sample has all rows."""
-        search, rows = self._search, self._search.sample.rows()
-        values = sorted_values(rows)
-        found = find_columns(rows, *values)
-        if found is not None:
-            free = min(SET_APART_MAX, self._config.room() - len(distinct(rows.hash)))
-            search.find(*values, rows.n, found.column, Allowed(self._near, free))
+        search = self._search
+        search.find(Allowed(self._near, self._config.room()))
         if self._fresh and search.apart is not None and search.sample.stride == 1:
             self._inside = self._empty()
-            self._inside.step(search.used(rows))
+            self._inside.step(search.used(search.sample.rows()))
         self._fresh = self._fresh and search.apart is None
         search.searched(again=search.apart is not None or search.rows < DECIDED)

@@ -19,11 +19,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I32, U32, Arrays
+from riata.base.arrays import BOOL, F64, I32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS as APART
 from riata.learn.cell_gradient import CellGradient, learn_cells
-from riata.learn.far import find_far, ranges_of
+from riata.learn.far import USUAL, ranges_of
 from riata.learn.first_rows import NAMES, PREFIX
 from riata.learn.frozen import check_counts
 from riata.learn.learner import FarValue, Learner, Stepped, Weights
@@ -37,7 +37,6 @@ from riata.learn.shapes import (
     find_columns,
     find_pairs,
     read_cells,
-    sorted_values,
     with_pairs,
 )
 from riata.learn.truncated_config import TruncatedGradientConfig
@@ -60,7 +59,7 @@ class Shaped(Learner):
         self._config = replace(config, centred=False, bounded=False)  # of the cells, whose values are 0 or 1
         self._shaped: tuple[Shapes, list[CellGradient]] | None = None  # cells, and what learns the numbers of each head, or None
         self._present: BOOL = np.zeros(0, np.bool_)  # which classes have had a row
-        self._limits = config.searches_far()  # whether rows have limits; they are applied before the learner below
+        self._allowed = USUAL if config.searches_far() else None  # limits of rows, which are applied before the learner below
         self._start_empty()
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
@@ -235,13 +234,12 @@ class Shaped(Learner):
         return stepped, margin
 
     def _find_again(self) -> None:
-        sent = sample = self._search.sample.rows()
-        hash_, value = sorted_values(sample)
-        found, had = find_columns(sample, hash_, value, self._wanted), self._search.used(sample)
-        if found is not None:
-            self._find_far(sent, hash_, value, found.column)
-            sample = self._search.used(sent)
-            found = found if sample is sent else find_columns(sample, *sorted_values(sample), self._wanted)
+        search, sent, found = self._search, self._search.sample.rows(), None
+        had = search.used(sent)
+        if (sought := search.find(self._allowed, self._wanted)) is not None:
+            sample = search.used(sent)
+            self._below.mend(ranges_of(sample, sought.stretched))
+            found = find_columns(sample, sought.hash, sought.value, self._wanted)
         if found is not None:
             if self._shaped is None:
                 new = with_pairs(found, self._wanted.pairs or ())
@@ -253,15 +251,8 @@ class Shaped(Learner):
                 for own in heads:
                     own.move(before, after, new.cells)
                 self._shaped = new, heads
-        self._decided = self._shaped is not None or self._search.rows >= (DECIDED if self._wanted is FOUND else LAST)
-        self._search.searched(again=self._shaped is not None or not self._decided)
-
-    def _find_far(self, sent: Batch, hash_: U32, value: F64, column: U32) -> None:
-        """Find far values in the sample as it was sent; and what is set apart, and limits, if they are sought."""
-        if not self._limits:
-            self._search.far = find_far(hash_, value, column)
-        elif stretched := self._search.find(hash_, value, sent.n, column):
-            self._below.mend(ranges_of(self._search.used(sent), stretched))
+        self._decided = self._shaped is not None or search.rows >= (DECIDED if self._wanted is FOUND else LAST)
+        search.searched(again=self._shaped is not None or not self._decided)
 
     def _pairs(self, shapes: Shapes, heads: list[CellGradient], sample: Batch) -> list[tuple[int, int]]:
         """Those that settings name; or the pairs so far, by hashes, and those that the sample shows in addition."""

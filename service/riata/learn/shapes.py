@@ -270,14 +270,14 @@ def sorted_values(sample: Batch) -> tuple[U32, F64]:
     return sample.hash[order], sample.value[order]
 
 
-def find_columns(sample: Batch, hash_: U32, value: F64, wanted: Wanted = FOUND) -> Shapes | None:
-    """The intervals of the columns of the rows of a sample, those that are wanted; None for no column.
+def columns_of(sample: Batch, hash_: U32, value: F64, wanted: Wanted = FOUND) -> tuple[I64, I64]:
+    """Where the values of each column that is wanted begin, and how many there are.
 
     hash_, value : the `sorted_values` of the sample
     """
-    begins = np.flatnonzero(np.diff(hash_, prepend=np.int64(-1)))
+    begins = np.flatnonzero(np.append(True, hash_[1:] != hash_[:-1])) if len(hash_) else np.zeros(0, np.int64)
     if not len(begins):
-        return None
+        return begins, begins
     count = np.diff(begins, append=len(hash_))
     several = value[begins] != value[begins + count - 1]
     if wanted.columns is None:
@@ -285,13 +285,22 @@ def find_columns(sample: Batch, hash_: U32, value: F64, wanted: Wanted = FOUND) 
     else:
         chosen = several & np.isin(hash_[begins], list(wanted.columns))
     columns = np.flatnonzero(chosen | np.isin(hash_[begins], list(wanted.paired)))[:COLUMNS_MAX]
-    if not len(columns):
+    return begins[columns], count[columns]
+
+
+def find_columns(sample: Batch, hash_: U32, value: F64, wanted: Wanted = FOUND) -> Shapes | None:
+    """The intervals of the columns of the rows of a sample, those that are wanted; None for no column.
+
+    hash_, value : the `sorted_values` of the sample
+    """
+    begins, count = columns_of(sample, hash_, value, wanted)
+    if not len(begins):
         return None
-    first, size = begins[columns, np.newaxis], count[columns, np.newaxis]
+    first, size = begins[:, np.newaxis], count[:, np.newaxis]
     edges = value[first + np.arange(1, INTERVALS) * size // INTERVALS]
     kept = (np.diff(edges, prepend=-np.inf) > 0.0) & (edges < value[first + size - 1])
     start = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int64)
-    return Shapes(hash_[begins[columns]], edges[kept], start, np.zeros((0, 2), np.int64), np.zeros(0))
+    return Shapes(hash_[begins], edges[kept], start, np.zeros((0, 2), np.int64), np.zeros(0))
 
 
 def _of_table(sample: Batch, numbers: BOOL, count: I64) -> BOOL:
