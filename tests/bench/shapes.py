@@ -17,8 +17,7 @@ from river import datasets, forest
 from sklearn.datasets import load_digits
 
 from riata.base.arrays import F64
-from riata.learn.one_vs_rest import OneVsRest
-from riata.learn.registry import build_learner, spec_of
+from riata.learn.registry import build_learner
 from riata.learn.slot_table import HASH_BITS
 from riata.learn.truncated_config import DeclaredShapes, TruncatedGradientConfig
 from riata.maths.hashing import NUMBER
@@ -42,7 +41,7 @@ def learn(batch: Batch, shapes: Any, classes: int = 2, far: Any = "auto") -> tup
     whole, rest = [], []
     config = TruncatedGradientConfig(shapes=shapes, far_values=far)
     for _ in range(ROUNDS):
-        learner: Any = build_learner(config, BITS) if classes == 2 else of_classes(config, classes)
+        learner: Any = build_learner(config, BITS, classes=None if classes == 2 else (classes, classes + 1))
         margins, spent = [], []
         for start in range(0, batch.n, BODY):
             begin = time.thread_time()
@@ -52,13 +51,6 @@ def learn(batch: Batch, shapes: Any, classes: int = 2, far: Any = "auto") -> tup
         whole.append(1e6 * sum(spent) / batch.n)
         rest.append(1e6 * sum(late) / (BODY * len(late)) if late else float("nan"))
     return learner, np.concatenate(margins), min(whole), min(rest)
-
-
-def of_classes(config: TruncatedGradientConfig, classes: int) -> Any:
-    """A learner of several classes."""
-    return spec_of(config).build_classes(
-        config, OneVsRest(lambda: build_learner(config.of_class(), BITS), classes, classes + 1), 0
-    )
 
 
 def stream_of(name: str, rows: Iterable[tuple[Mapping[str, Any], Any]], shuffle: bool = False) -> Stream:

@@ -12,8 +12,7 @@ import pytest
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
 from riata.learn.limit_search import FIRST
-from riata.learn.one_vs_rest import OneVsRest
-from riata.learn.registry import build_learner, spec_of
+from riata.learn.registry import build_learner
 from riata.learn.shaped import Shaped
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import LINKS, class_probabilities
@@ -35,7 +34,7 @@ MOST = 6
 
 def several(classes: int, config: TruncatedGradientConfig = DEFAULT) -> Any:
     """A learner of so many classes."""
-    return spec_of(config).build_classes(config, OneVsRest(lambda: build_learner(config.of_class(), BITS), classes, MOST), 0)
+    return build_learner(config, BITS, classes=(classes, MOST))
 
 
 def rings(n: int, seed: int = 3) -> Batch:
@@ -122,7 +121,7 @@ def test_the_one_share_is_that_of_the_normalised_probabilities_of_classes_with_a
     learner = several(4)  # the last has no row
     learner.step(cut(batch, 0, FIRST))
     shapes = learner.weights().cells
-    below = several(4, replace(DEFAULT, shapes="off"))
+    below = several(4, replace(DEFAULT, shapes="off", far_values="off"))
     below.step(cut(batch, 0, FIRST))
     rest = cut(batch, FIRST, batch.n)
     known = below.step(rest).margin
@@ -180,7 +179,7 @@ def test_a_damaged_state_is_refused_and_changes_nothing(name: str, change: Any) 
 
 
 def test_a_state_without_shapes_begins_to_look_for_them() -> None:
-    linear, learner = several(3, replace(DEFAULT, shapes="off")), several(3)
+    linear, learner = several(3, replace(DEFAULT, shapes="off", far_values="off")), several(3)
     linear.step(rings(600))
     learner.thaw(linear.freeze())
     assert learner.weights().cells is None
