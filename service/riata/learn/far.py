@@ -67,7 +67,7 @@ def find_apart(hash_: U32, value: F64, rows: int, column: U32, known: Apart | No
     known        : what was found before
     """
     instead, used, limit = _of(known)
-    most = min(SET_APART_MAX, allowed.room - np.count_nonzero(hash_[1:] != hash_[:-1]) - 1)
+    most = min(SET_APART_MAX, allowed.room - 1 - int(np.count_nonzero(hash_[1:] != hash_[:-1])))
     repeats = max(REPEATS_MIN, REPEATS_SHARE * rows)
     far: list[tuple[int, float]] = []
     stretched: list[int] = []
