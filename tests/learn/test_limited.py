@@ -211,6 +211,20 @@ def test_a_penalty_that_changed_counts_when_the_first_rows_are_learnt_again() ->
     assert learner.weights().beta.tolist() == other.weights().beta.tolist()
 
 
+@pytest.mark.parametrize("far_values", ["auto", "off"])
+def test_a_class_that_comes_after_a_change_has_the_bits_that_it_has_after_a_restart(far_values: Any) -> None:
+    config, batch = TaylorSketchConfig(k=20, block=25, gamma=1.0, far_values=far_values), cut(drawn("0.05", classes=3), 0, 500)
+    changed = replace(config, gamma=8.0)
+    live, restarted = (build_learner(one, BITS, classes=(2, 4)) for one in (config, changed))
+    live.step(replace(cut(batch, 0, 300), label=(batch.label[:300] == 1.0).astype(np.float64)))
+    live.adjust(changed)
+    restarted.thaw(live.freeze())
+    for one in (live, restarted):
+        one.grow(3)
+        one.step(cut(batch, 300, 500))
+    assert same(live.freeze(), restarted.freeze())
+
+
 def test_a_solution_that_is_adopted_is_not_begun_anew() -> None:
     batch = drawn("0.05", 600)
     learner, plain = (build_learner(replace(CONFIGS["ftrl"], far_values=how), BITS) for how in ("auto", "off"))

@@ -37,6 +37,7 @@ class OneVsRest(Learner):
         most    : number of classes that there may be
         """
         self._make, self._most = make, most
+        self._adjusted: Any = None  # settings as of the last change
         self.heads = [make() for _ in range(classes)]
         self.other = make() if classes < most else None
 
@@ -52,6 +53,8 @@ class OneVsRest(Learner):
                 head, self.other = self.other, None
             else:
                 head = self._make()
+                if self._adjusted is not None:
+                    head.adjust(self._adjusted)
                 head.thaw(self.other.freeze())
             self.heads.append(head)
 
@@ -81,7 +84,8 @@ class OneVsRest(Learner):
         return Stepped(margin, whole, label, weight, int(whole.sum()), steps[-1].no_room, steps[0].bound), refused
 
     def adjust(self, config: Any) -> None:
-        """Adjust the learner of each class."""
+        """Adjust the learner of each class, also of those that come."""
+        self._adjusted = config
         for one in self.learners:
             one.adjust(config)
 
