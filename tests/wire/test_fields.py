@@ -12,6 +12,7 @@ import pytest
 
 from riata.base.errors import BadInput
 from riata.predict.name_book import NameBook
+from riata.wire.batch import slice_rows
 from riata.wire.encoder import EncoderConfig, fingerprint
 from riata.wire.fields import AUTO, FIELDS_MET_MAX, KINDS, NO_FIELDS, FieldKinds, Fields, hash_of_field, read_as, read_untyped
 from riata.wire.names import Names
@@ -28,6 +29,7 @@ from riata.wire.parsed import Parsed
 from riata.wire.read_body import FORMATS
 from riata.wire.readers.json_reference import reference_json
 from riata.wire.rows import SHADOWED, SlowRow
+from tests.store.batches import same
 from tests.twins.fields import fields_of
 from tests.twins.hashing import TAGS, hash_name
 
@@ -363,9 +365,42 @@ def test_bodies_of_several_models_are_read_by_the_kinds_of_each() -> None:
     kinds = [models[0].names.kinds] * 2
     assert read_for_models([slow, body], np.array([1, 2]), FORMATS[LINES], models[0].context, seen, kinds) is None
     mixed = [b'{"features":{"new":"a"},"label":1}', b'{"features":{"new":5},"label":1}']
-    assert read_for_models(mixed, np.array([2]), FORMATS[LINES], models[1].context, seen[:1], [models[1].names.kinds]) is None
+    new = read_for_models(mixed, np.array([2]), FORMATS[LINES], models[1].context, seen[:1], [models[1].names.kinds])
     together = read_together(mixed, FORMATS[LINES], models[1].context)
-    assert [name for _, name in together.names] == [b"new=a", b"new=5"]
+    assert new is not None
+    assert [name for _, name in together.names] == [name for _, name in new.names[0]] == [b"new=a", b"new=5"]
+
+
+@pytest.mark.parametrize(("values", "rounds_min"), [([5, 8], 120), ([5, "x"], 20), ([5, "x", "5"], 5)])
+def test_what_several_models_meet_and_count_is_what_each_would_alone(values: list[Any], rounds_min: int) -> None:
+    rng = np.random.default_rng(7)
+    rounds = 0
+
+    def row() -> bytes:
+        features = {"abcdefgh"[rng.integers(8)]: values[rng.integers(len(values))] for _ in range(2)}
+        return json.dumps({"features": features, "label": 1}).encode()
+
+    for _ in range(40):
+        made: list[Any] = ["auto", "auto", {"a": "category"}, "off"]
+        several, alone = [Model(fields) for fields in made], [Model(fields) for fields in made]
+        for _ in range(3):
+            rows = [[row() for _ in range(rng.integers(1, 4))] for _ in made]
+            stop = np.array([len(some) for some in rows]).cumsum()
+            seen, kinds = [one.names.seen.table() for one in several], [one.names.kinds for one in several]
+            every = [body for some in rows for body in some]
+            read = read_for_models(every, stop, FORMATS[LINES], several[0].context, seen, kinds)
+            if read is None:  # a value is left to the reference reader, so each model is read by itself
+                break
+            rounds, begun = rounds + 1, 0
+            for one, other, some, last, names in zip(several, alone, rows, read.last.tolist(), read.names, strict=True):
+                expected = read_together(some, FORMATS[LINES], other.context)
+                assert same(slice_rows(read.batch, begun, last), expected.batch)
+                assert sorted(names) == sorted(expected.names)
+                one.names.add_all(names)
+                other.names.add_all(expected.names)
+                assert list(one.names.kinds or ()) == list(other.names.kinds or ())
+                begun = last
+    assert rounds >= rounds_min
 
 
 @pytest.mark.parametrize(

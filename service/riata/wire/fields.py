@@ -231,16 +231,21 @@ class FieldKinds:
         """Return these kinds and those that names which are not in the log yet tell; None if those are none."""
         if not self._meets or self.is_wide or not len(names):
             return None
-        more = copy(self)
-        more._named, more._unnamed, more._unread = dict(self._met()), [], {}
-        more._table, more._changing = self._table.copy(), threading.RLock()
-        more._kept, more.native = [more._table], struct("riata_fields", table=more._table)
+        more = self.uncounted()
         more.meet(names)
         return more if len(more) > len(self) else None
 
+    def uncounted(self) -> FieldKinds:
+        """Return a copy for readers, whose counts are its own. It lists only fields that it meets itself, and those declared."""
+        more = copy(self)
+        more._named, more._unnamed, more._unread = {}, [], {}
+        more._table, more._changing = self._table.copy(), threading.RLock()
+        more._kept, more.native = [more._table], struct("riata_fields", table=more._table)
+        return more
+
     def note_counts(self, more: FieldKinds) -> None:
         """Keep what was counted of fields of `with_met` until they are met here: once the rows are in the log."""
-        new = more._met().keys() - self._met().keys()
+        new = [field for field in more._met() if not self.kind(field)]
         early = {field: (more._count(field, CONTRARY), more._count(field, UNREADABLE)) for field in new}
         self._early = {field: counts for field, counts in early.items() if any(counts)}
         self._unread |= {field: more._unread[field] for field in self._early.keys() & more._unread.keys()}

@@ -354,6 +354,31 @@ def read_for_models(
     seen    : of each model the table of the names seen, of length 0 if no names are wanted
     kinds   : of the fields of each model
     """
+    read = _read_each(bodies, stop, form, context, seen, kinds)
+    if read is None:
+        return None
+    each = zip(kinds, np.diff(read.last, prepend=0).tolist(), read.names, strict=True)
+    met = [None if one is None or rows < 2 else one.with_met(new) for one, rows, new in each]
+    if all(more is None for more in met):
+        return read
+    # As `_read_by_kinds`. Of the other models everything was counted.
+    again = [more if one is None or more is not None else one.uncounted() for one, more in zip(kinds, met, strict=True)]
+    read = _read_each(bodies, stop, form, context, seen, again)
+    for one, more in zip(kinds, met if read is not None else (), strict=read is not None):
+        if one is not None and more is not None:
+            one.note_counts(more)
+    return read
+
+
+def _read_each(
+    bodies: Sequence[bytes],
+    stop: I64,
+    form: Format,
+    context: Context,
+    seen: Sequence[U64],
+    kinds: Sequence[FieldKinds | None],
+) -> ForModels | None:
+    """As `read_for_models`, by these kinds, also if fields come in the rows first."""
     rules = _rules(context.encoder, context.labels, True)._replace(seen=EVERY_NAME)
     if any(one is not None for one in kinds):
         ends = np.array([*accumulate(len(body) + 1 for body in bodies)], np.int64)[stop - 1]
@@ -371,9 +396,6 @@ def read_for_models(
     last = ends[stop - 1]
     owner = np.repeat(np.arange(len(stop)), np.diff(last, prepend=0))
     names = names_by_model(reading.data, reading.sink, reading.slow_names, owner, seen)
-    each = zip(kinds, np.diff(last, prepend=0).tolist(), names, strict=True)
-    if any(one is not None and rows > 1 and one.with_met(new) is not None for one, rows, new in each):
-        return None
     return ForModels(batch, ends, last, names)
 
 
