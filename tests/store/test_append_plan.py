@@ -254,6 +254,15 @@ def restore_to(head: Head, applied: int, chain: bytes, lineage: bytes | None = N
     return Append("m", "restore", 3, payload=encode_restore({}, encode_checkpoint(header, {})))
 
 
+@pytest.mark.parametrize(("chain", "returned_to"), [(None, 1), (bytes(20), 0)])
+def test_a_restore_is_compared_with_an_event_of_its_own_group(chain: bytes | None, returned_to: int) -> None:
+    observed = rows_of(FIRST[:1])
+    [before] = plan(observed)
+    assert before.head is not None
+    _, restored = plan(observed, restore_to(HEADS["m"], 1, chain or before.head.chain))
+    assert restored.restores == (Restored(2, returned_to),)
+
+
 @dataclass
 class Model:
     """The ids and contents of every state of a log, with positions."""

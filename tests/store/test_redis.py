@@ -260,6 +260,12 @@ class Forgetful(Link):
         return reply
 
 
+def reached_by(link: Link) -> RedisStore:
+    opened = RedisStore(link, redis_settings(dedupe_events=1000))
+    opened.attach()
+    return opened
+
+
 class Reached(Stores):
     """A store in memory, and one in Redis through `link`."""
 
@@ -370,8 +376,7 @@ def test_an_append_executed_after_its_sender_went_on_is_refused_as_stale(server:
             raise Unavailable("gave up", "store_unreachable", "unknown")
         return real(name, keys, arguments, timeout_ms)
 
-    other = RedisStore(link, redis_settings(dedupe_events=1000))
-    other.attach()
+    other = reached_by(link)
     link.script = holding  # type: ignore[method-assign]
     with pytest.raises(Unavailable):
         other.append([observe("m", batch_of([[(5, 1.0)]], [1.0]))])
@@ -410,8 +415,7 @@ def test_a_commit_that_was_given_up_takes_no_chunks_of_a_later_attempt(
     chunks.
     """
     link = Holding(server.url, "commit")
-    other = RedisStore(link, redis_settings(dedupe_events=1000))
-    other.attach()
+    other = reached_by(link)
     head = other.create("m", LINEAGE)
     owner = own(other)
     first, second = b"1" * size, b"2" * size
@@ -446,8 +450,7 @@ def test_chunks_that_were_taken_back_with_the_end_of_the_file_are_not_committed(
 
 def test_an_edition_that_was_given_up_takes_no_pieces_of_a_later_attempt(server: RedisServer, store: RedisStore) -> None:
     link = Holding(server.url, "publish", b"FLIP")
-    other = RedisStore(link, redis_settings(dedupe_events=1000))
-    other.attach()
+    other = reached_by(link)
     head = other.create("m", LINEAGE)
     owner = own(other)
 
@@ -480,8 +483,7 @@ def test_an_edition_that_was_given_up_takes_no_pieces_of_a_later_attempt(server:
 def test_a_store_object_without_a_ticket_starts_again_but_never_sends_twice(server: RedisServer, store: RedisStore) -> None:
     store.create("m", LINEAGE)
     link = Forgetful(server.url)
-    other = RedisStore(link, redis_settings(dedupe_events=1000))
-    other.attach()
+    other = reached_by(link)
     batch = batch_of([[(5, 1.0)]], [1.0])
     other.append([observe("m", batch)])
     with server.client() as client:
