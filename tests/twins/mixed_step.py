@@ -10,7 +10,7 @@ from riata.learn.cell_gradient import SHARE_BELOW
 from riata.learn.mixed_gradient import ACCUMULATORS, BY_COUNTS, COUNTED, FIXED, SHARE_BASE, SHARES, STEPS
 from riata.learn.truncated_config import TruncatedGradientConfig
 from tests.twins import losses, truncated_columns, truncation
-from tests.twins.truncated_step import Event
+from tests.twins.truncated_step import Event, recalibrate
 
 TWINS_OF = ("mixed_gradient",)
 
@@ -94,10 +94,7 @@ def truncate(eager: Eager) -> None:
 def _learn(eager: Eager, event: Event, known: float) -> bool:
     """Learn a row; false, with nothing changed, if it would leave the finite range."""
     config, weight = eager.config, event.weight
-    x: dict[int, float] = {}
-    for name, value in event.features:
-        slot = name >> (32 - eager.bits)
-        x[slot] = x.get(slot, 0.0) + value
+    x = event.by_slot(eager.bits)
     raw = dict(x)
     centred = config.centred and config.intercept
     centres = truncated_columns.centre_row(eager.book, eager.learnt, config.reach, x) if centred else {}
@@ -186,17 +183,11 @@ def _likelihood(margin: float, event: Event) -> float:
 
 def _calibrated(one: Member, inner: float, event: Event, calibrates: bool, known: float) -> Member:
     """The member with its share, not yet normalised, and its calibration, after the row."""
-    margin, counts = known + one.gain * inner + one.offset, min(event.weight, 10.0)
+    margin = known + one.gain * inner + one.offset
     one = replace(one, share=one.share * _likelihood(margin, event))
-    if not calibrates:
-        return one
-    gradient, held = losses.slope(losses.LOGISTIC, margin, event.label), max(-50.0, min(50.0, inner))
-    gain_squares = one.gain_squares + counts * (gradient * held) ** 2
-    offset_squares = one.offset_squares + counts * gradient**2
-    gain = one.gain - 0.1 * counts * gradient * held / math.sqrt(1.0 + gain_squares)
-    offset = one.offset - 0.1 * counts * gradient / math.sqrt(1.0 + offset_squares)
-    gain = min(10.0, max(0.1, gain))
-    return replace(one, gain=gain, offset=offset, gain_squares=gain_squares, offset_squares=offset_squares)
+    if calibrates:
+        recalibrate(one, margin, inner, event)
+    return one
 
 
 def learn_rows(eager: Eager, events: Sequence[Event], below: Sequence[float] | None = None) -> tuple[list[float], list[bool]]:

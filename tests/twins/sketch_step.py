@@ -134,15 +134,6 @@ def terms(plain: Plain, margin: float, label: float) -> tuple[float, float]:
     return r, max(h, plain.config.curvature_floor * abs(r)) if link == LOGISTIC else h
 
 
-def by_key(plain: Plain, event: Event) -> dict[int, float]:
-    """The features of an event, those that share a key added up, in the order of their hashes."""
-    x: dict[int, float] = {}
-    for name, value in event.features:
-        key = name >> (32 - plain.bits)
-        x[key] = x.get(key, 0.0) + value
-    return x
-
-
 def add(plain: Plain, x: dict[int, float], r: float, h: float) -> None:
     """Add slope and curvature of a row to every sum."""
     members = set(plain.members)
@@ -438,7 +429,7 @@ def _admit_new(plain: Plain, x: dict[int, float]) -> bool:
 
 def learn_row(plain: Plain, event: Event) -> bool:
     """Learn one row that is not to be refused for its numbers; false if there is no room for it."""
-    x = by_key(plain, event)
+    x = event.by_slot(plain.bits)
     margin = margin_of(plain, {**x, INTERCEPT: 1.0})
     if not _admit_new(plain, x):
         return False
@@ -471,7 +462,7 @@ def learn_rows(plain: Plain, events: Sequence[Event]) -> tuple[list[float], list
     margins, refused = [], []
     config = plain.config
     for event in events:
-        margins.append(margin_of(plain, {INTERCEPT: 1.0, **by_key(plain, event)}))
+        margins.append(margin_of(plain, {INTERCEPT: 1.0, **event.by_slot(plain.bits)}))
         learnt = learn_row(plain, event)
         refused.append(not learnt)
         if learnt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from riata.learn.mixed_gradient import COUNTED
 from riata.learn.truncated_config import TruncatedGradientConfig
@@ -23,6 +24,14 @@ class Event:
     features: Sequence[tuple[int, float]]
     label: float
     weight: float = 1.0
+
+    def by_slot(self, bits: int) -> dict[int, float]:
+        """The features, those that share a slot added up, in the order of their hashes."""
+        x: dict[int, float] = {}
+        for name, value in self.features:
+            slot = name >> (32 - bits)
+            x[slot] = x.get(slot, 0.0) + value
+        return x
 
 
 @dataclass
@@ -114,12 +123,7 @@ def _learn(eager: Eager, event: Event, margin: float) -> bool:
     config = eager.config
     loss = LOSSES[config.loss]
     gradient = eager.slope(loss, margin, event.label)
-    x: dict[int, float] = {}
-    for name, value in event.features:
-        slot = name >> (32 - eager.bits)
-        x[slot] = x.get(slot, 0.0) + value
-    if gradient == 0.0:
-        x = {}
+    x = event.by_slot(eager.bits) if gradient != 0.0 else {}
     centres = truncated_columns.centre_row(eager.book, eager.learnt, config.reach, x) if eager.centred else {}
     for slot, old in eager.scale.items():
         if slot in x and old > 0.0 and slot not in centres:
@@ -182,8 +186,8 @@ def _learn(eager: Eager, event: Event, margin: float) -> bool:
     return True
 
 
-def recalibrate(eager: Eager, margin: float, inner: float, event: Event) -> None:
-    """A gradient step of gain and offset on the log loss of the calibrated margin."""
+def recalibrate(eager: Any, margin: float, inner: float, event: Event) -> None:
+    """A gradient step of gain and offset of `eager`, or of a member of a mixture, on the log loss of the calibrated margin."""
     gradient = losses.slope(losses.LOGISTIC, margin, event.label)
     share, held = min(event.weight, 10.0), max(-50.0, min(50.0, inner))
     eager.gain_squares += share * (gradient * held) ** 2
