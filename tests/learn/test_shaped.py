@@ -259,6 +259,17 @@ def test_pair_scores_are_those_of_the_twin() -> None:
     assert np.isfinite(score).all()
 
 
+@pytest.mark.parametrize("beside", [1.0, 65535.0, 65536.0, 65537.0, -1.0, -65535.0, 0.5, 1e300, -1e300])
+def test_values_are_sorted_by_hash_and_then_by_value(beside: float) -> None:
+    x = np.random.default_rng(5).integers(0, 5, (300, 4)).astype(np.float64)
+    x[7:250:9, 2] = beside
+    sample = rows_of(x, np.zeros(300))
+    order = np.lexsort((sample.value, sample.hash))
+    hash_, value = sorted_values(sample)
+    assert hash_.tolist() == sample.hash[order].tolist()
+    assert value.tolist() == sample.value[order].tolist()
+
+
 def test_columns_are_found_by_their_values() -> None:
     rng = np.random.default_rng(4)
     x = rng.normal(size=(400, 4))

@@ -264,7 +264,10 @@ FOUND: Final = Wanted()
 
 def sorted_values(sample: Batch) -> tuple[U32, F64]:
     """Hashes and values of all features of a sample, by hash, and by value in each."""
-    order = np.argsort(sample.value)
+    with np.errstate(invalid="ignore"):
+        counts = sample.value.astype(np.uint16)  # as values of words are
+    are_counts = bool((counts == sample.value).all())
+    order = np.argsort(counts, kind="stable") if are_counts else np.argsort(sample.value)
     for half in (sample.hash, sample.hash >> 16):  # a radix sort, which numpy has for 16 bits
         order = order[np.argsort(half.astype(np.uint16)[order], kind="stable")]
     return sample.hash[order], sample.value[order]
