@@ -13,7 +13,7 @@ from riata.learn.registry import build_learner
 from riata.run.state.config import read_config
 from riata.run.state.model_state import ModelState
 from riata.run.state.replay import replay
-from riata.run.writer.cell import PathQuestion
+from riata.run.writer.queue import PathQuestion
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, events, serving
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from riata.run.writer.due import Dues, Share
+from riata.run.writer.queue import Dues, Share
 
 
 def test_the_model_that_has_been_due_for_longest_is_taken_first_and_once() -> None:

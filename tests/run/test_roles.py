@@ -13,7 +13,7 @@ import pytest
 from riata.base.errors import Busy, Conflict, NotFound, Unavailable
 from riata.run.served_model import Catalogue, ServedModel
 from riata.run.state.replay import replay
-from riata.run.writer.cell import Line, PathQuestion
+from riata.run.writer.queue import Line, PathQuestion
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import SMALL, events
 from tests.run.roles import build, running, until, with_model

@@ -9,7 +9,6 @@ from typing import cast
 
 import pytest
 
-from riata.run.writer.cell import Cell, Line
 from riata.run.writer.queue import (
     GATHERED_MAX,
     PARTS,
@@ -17,7 +16,9 @@ from riata.run.writer.queue import (
     QUIET_MS,
     SAVED_MS,
     SMALL_ROWS,
+    Cell,
     Item,
+    Line,
     Logged,
     PublishNow,
     WriterQueue,

@@ -10,9 +10,8 @@ import numpy as np
 
 from riata.run.state.config import config_payload, read_config
 from riata.run.state.model_state import Frozen, ModelState
-from riata.run.writer.cell import WriterHooks
 from riata.run.writer.checkpointer import Checkpointer, Saved
-from riata.run.writer.queue import AddModel, Logged
+from riata.run.writer.queue import AddModel, Logged, WriterHooks
 from riata.run.writer.writer import Writer
 from riata.store.store import Append, Verdict
 from tests.doubles.manual_clock import ManualClock

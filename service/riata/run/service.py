@@ -40,8 +40,8 @@ from riata.run.state.changes import Changes
 from riata.run.state.model_state import ModelState
 from riata.run.state.parts import NO_CLASS, NO_ROOM
 from riata.run.state.vocabulary import LARGE, within
-from riata.run.writer.cell import PathQuestion, SketchCopy, path_answer
 from riata.run.writer.published import Published
+from riata.run.writer.queue import PathQuestion, SketchCopy, path_answer
 from riata.run.writer.stopping import wanted
 from riata.store import records
 from riata.store.store import Append, Appended

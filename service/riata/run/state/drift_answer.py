@@ -10,10 +10,10 @@ from riata.watch.drift import Alarm, DriftDetector
 
 AGAIN_EVENTS: Final = 10_000  # learnt since an answer was asked for that has not come: the store may have refused it
 
-Asked = tuple[int, int, int]  # alarm, event that set the configuration in force, position
+AnswerAsked = tuple[int, int, int]  # alarm, event that set the configuration in force, position
 
 
-def asks_for(state: ModelState, before: Asked | None) -> Asked | None:
+def asks_for(state: ModelState, before: AnswerAsked | None) -> AnswerAsked | None:
     """Return what to answer now: None if no alarm is open, or if an answer to it was asked for a moment ago.
 
     before : what this function returned when an answer was last asked for

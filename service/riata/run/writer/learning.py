@@ -27,10 +27,9 @@ from riata.run.state.drift import drift_sentence
 from riata.run.state.model_state import ModelState
 from riata.run.state.provenance import current
 from riata.run.state.recovery import Recovered
-from riata.run.writer.cell import SketchCopy, WriterHooks
 from riata.run.writer.checkpointer import Checkpointer, Saved
 from riata.run.writer.published import Published, publish
-from riata.run.writer.queue import AddModel, CopySketch, DropModel, SaveNow
+from riata.run.writer.queue import AddModel, CopySketch, DropModel, SaveNow, SketchCopy, WriterHooks
 from riata.run.writer.writer import Writer
 from riata.store import records
 from riata.store.store import DAMAGED, Append, Owner, Record, Store, Verdict

@@ -20,20 +20,24 @@ from riata.run.state.core import Action, Core
 from riata.run.state.damage import Damage, event_of, harms_one_model
 from riata.run.state.drift_answer import answer_payload, asks_for
 from riata.run.state.model_state import Frozen
-from riata.run.writer.cell import Cell, Line, SketchCopy, WriterHooks
 from riata.run.writer.checkpointer import Checkpointer, Saved
-from riata.run.writer.due import Dues, Share
 from riata.run.writer.published import Curvature, generation_info, publish, schedule_of
 from riata.run.writer.queue import (
     AddModel,
+    Cell,
     CopySketch,
     DrainOne,
+    Dues,
     Finished,
     Item,
+    Line,
     Logged,
     PublishNow,
     SaveDue,
     SaveNow,
+    Share,
+    SketchCopy,
+    WriterHooks,
     WriterQueue,
 )  # fmt: skip
 from riata.store.retention import CAUSE, NOTE, REQUEST, SAVED

@@ -20,11 +20,10 @@ from riata.base.dataclass import dataclass
 from riata.base.errors import Busy, RiataError
 from riata.base.halt import Halted, halting
 from riata.run.cluster.lease import WriterPosition
-from riata.run.writer.cell import Line, WriterHooks
 from riata.run.writer.checkpointer import Checkpointer
 from riata.run.writer.loop_yield import no_yield
 from riata.run.writer.model_turn import ModelTurns, stopped
-from riata.run.writer.queue import LEFT_S, AddModel, DropModel, Item, Logged, WriterQueue
+from riata.run.writer.queue import LEFT_S, AddModel, DropModel, Item, Line, Logged, WriterHooks, WriterQueue
 from riata.run.writer.shifts import Shifts
 
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval

@@ -11,7 +11,7 @@ from riata.base.errors import BadInput
 from riata.learn.registry import SPECS
 from riata.run.state.config import ModelConfig, require_one_margin
 from riata.run.state.config_changes import CHANGEABLE
-from riata.run.writer.cell import PathQuestion
+from riata.run.writer.queue import PathQuestion
 from riata.web.api.options import positive, whole
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.schema_of import schema_of
