@@ -24,8 +24,7 @@ from riata.predict.unknown_rows import unknown_rows
 from riata.run.candidates.exports import read_export, write_export
 from riata.run.files.fit import Fit
 from riata.run.state.config import read_config
-from riata.run.state.drift_answer import answer_unlogged
-from riata.run.state.model_state import add_unlogged, unlogged
+from riata.run.state.model_state import add_unlogged, answer_unlogged, unlogged
 from riata.run.writer.published import served_model
 from riata.wire.given import LabelTally
 from riata.wire.parse import Context, explain_rows, parse_examples

@@ -22,7 +22,7 @@ from riata.maths.links import log_losses
 from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.run.state.config import read_config, read_stored, stored_document
-from riata.run.state.parts import build_parts
+from riata.run.state.model_state import build_parts
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
 from tests.learn.contract import same

@@ -24,7 +24,7 @@ from riata.learn.taylor_config import TaylorSketchConfig
 from riata.learn.truncated_config import Missing, TruncatedGradientConfig
 from riata.maths.links import LINKS, class_probabilities, log_losses
 from riata.run.state.config import read_config, read_stored, stored_document
-from riata.run.state.parts import build_parts
+from riata.run.state.model_state import build_parts
 from riata.wire.batch import Batch
 from tests.learn.contract import Build, LearnerContract, builds, same, served
 from tests.learn.streams import cut, sparse_events, to_batch

@@ -11,8 +11,7 @@ import pytest
 from riata.base.errors import BadInput, Corrupt
 from riata.run.candidates.refits.refits import request_after_drift
 from riata.run.state.config import change_from_payload, config_payload, read_config, stored_document
-from riata.run.state.drift_answer import AGAIN_EVENTS, answer_payload, asks_for
-from riata.run.state.model_state import ModelState
+from riata.run.state.model_state import AGAIN_EVENTS, ModelState, answer_payload, asks_for
 from riata.run.state.replay import replay
 from riata.store import records
 from riata.watch.drift import DriftDetector

@@ -1,6 +1,6 @@
 """The smallest learner that shows loss, repetition and reordering of events: four floats and a digest of all events.
 
-It stands where `run.state_parts` takes `build_learner` and `Progressive`, so that everything around them is production code.
+It stands where `run.state.model_state` takes `build_learner` and `Progressive`: everything around them is production code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from riata.base.arrays import BOOL, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.learner import Learner, Stepped, Weights
-from riata.run.state import parts as state_parts
+from riata.run.state import model_state
 from riata.watch.observer import Observer, Rows
 from riata.watch.progressive import ProgressiveConfig
 from riata.wire.batch import Batch
@@ -131,7 +131,7 @@ class Counted(Observer):
 @contextlib.contextmanager
 def learning_toys(keep: Callable[[Any], float | None] = lambda _config: None) -> Iterator[None]:
     """Let every model learn with `Toy`, whatever its configuration. keep : by the configuration of a learner, as in `Toy`"""
-    module: Any = state_parts
+    module: Any = model_state
     before = module.build_learner, module.Progressive
     module.build_learner = lambda config, **_: Toy(keep(config))
     module.Progressive = Counted

@@ -37,8 +37,7 @@ from riata.run.log.small_body_batcher import Settle, SmallBodyBatcher
 from riata.run.outcome import Observed, PendingReply, RowsRefused, row_errors
 from riata.run.served_model import ServedModel, memory_of
 from riata.run.state.changes import Changes
-from riata.run.state.model_state import ModelState
-from riata.run.state.parts import NO_CLASS, NO_ROOM
+from riata.run.state.model_state import NO_CLASS, NO_ROOM, ModelState
 from riata.run.state.vocabulary import LARGE, within
 from riata.run.writer.published import Published
 from riata.run.writer.queue import PathQuestion, SketchCopy, path_answer

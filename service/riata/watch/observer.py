@@ -1,4 +1,4 @@
-"""The protocol of what watches a model. `run/state/parts.py` has the table of observers."""
+"""The protocol of what watches a model. `run/state/model_state.py` has the table of observers."""
 
 from __future__ import annotations
 

@@ -26,9 +26,8 @@ from riata.run.log.effective_log import Window, read_effective_log
 from riata.run.log.log_reading import READ_BYTES, TURN_ROWS_MAX, Call, joined, parts_without, read_again, read_log, runs
 from riata.run.state.config import ModelConfig, require_one_margin
 from riata.run.state.config_changes import changed
-from riata.run.state.drift_answer import answer_payload, asks_for
 from riata.run.state.generations import thaw_generation
-from riata.run.state.model_state import ModelState, begun, unlogged
+from riata.run.state.model_state import ModelState, answer_payload, asks_for, begun, unlogged
 from riata.run.state.replay import in_this_thread
 from riata.store.control_events import Counted
 from riata.store.store import Store

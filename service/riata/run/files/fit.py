@@ -19,8 +19,7 @@ from riata.run.candidates.exports import write_export
 from riata.run.candidates.judging import event_losses, probabilities
 from riata.run.files.reading import FileReading
 from riata.run.state.config import ModelConfig
-from riata.run.state.drift_answer import answer_unlogged
-from riata.run.state.model_state import add_unlogged, begun, unlogged
+from riata.run.state.model_state import add_unlogged, answer_unlogged, begun, unlogged
 from riata.run.writer.published import Published, publish
 from riata.wire.batch import Batch
 from riata.wire.classes import ClassesConfig

@@ -1,13 +1,14 @@
-"""The state of a model, which its log determines, and the one function that advances it: `apply`.
+"""The state of a model, which its log determines: its learner, the observers that watch it, and `apply`, which advances it.
 
-The live writer, recovery and the offline replay all call the same `apply`, so they cannot differ.
+The live writer, recovery and the offline replay all call the same `apply`, so they cannot differ. What watches a model is one
+module, with an `Observer`, and one line of `KINDS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -15,22 +16,186 @@ from riata.base.arrays import BOOL, Arrays
 from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner, Stepped, Weights
-from riata.learn.registry import spec_of
+from riata.learn.registry import build_learner, spec_of
 from riata.maths.links import Answers
-from riata.run.log.log_reading import ReadAgain, counted, joined, skip_mask
+from riata.run.candidates.pairs import pairs_as_asked
+from riata.run.log.log_reading import ReadAgain, counted, is_set, joined, skip_mask
 from riata.run.state.config import Change, ModelConfig, change_from_payload, config_payload, read_stored, stored_document
 from riata.run.state.crash_note import Stepping, not_noted
 from riata.run.state.decision import served_weights
-from riata.run.state.parts import Asked, Observers, build_parts, why_refused
 from riata.run.state.provenance import current, read_provenance
 from riata.run.writer.loop_yield import no_yield
 from riata.store import layout, records
 from riata.store.payload import decode_batch
 from riata.store.store import Kind, Record
-from riata.watch.observer import Rows
-from riata.watch.progressive import Progressive, number, part, typed
+from riata.watch.class_progressive import ClassProgressive
+from riata.watch.drift import Alarm, DriftDetector, detector_as_asked
+from riata.watch.observer import Observer, Rows
+from riata.watch.progressive import Progressive, ProgressiveConfig, number, part, typed
+from riata.watch.slices import slices_as_asked
+from riata.watch.warnings import columns_as_asked
+from riata.watch.weight_history import followed_as_asked
 from riata.wire.batch import Batch, slice_rows
 from riata.wire.classes import ClassesConfig
+
+O = TypeVar("O", bound=Observer)  # noqa: E741
+
+NOT_FINITE: Final = "learning it would have made a weight non-finite"
+NO_CLASS: Final = "its class is not one of the model's classes"
+NO_ROOM: Final = "it has a feature for which the learner's vocabulary has no room"
+
+
+def build_parts(config: ModelConfig, bits: int) -> tuple[Learner, Answers]:
+    """Return the empty learner of a configuration, with 2^bits slots, and its answers as `ProgressiveConfig.answers`."""
+    settings, classes = config.learner, config.classes
+    if config.encoder.normalise == "l2" or (config.has_classes and not classes.limited):
+        settings = settings.as_sent()
+    several = (len(classes.names), classes.max) if config.has_classes else None
+    learner = build_learner(settings, bits, config.encoder.hash_key, several)
+    return learner, "real" if config.labels == "real" else learner.weights().link
+
+
+def why_refused(stepped: Stepped, row: int) -> str:
+    """Return why a learner refused a row by itself."""
+    if is_set(stepped.no_room, row):
+        return NO_ROOM
+    return NO_CLASS if stepped.margin.ndim > 1 and stepped.label[row] >= stepped.margin.shape[1] else NOT_FINITE
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What decides which observers a model has.
+
+    change  : a config event, or the configuration of a state that was put in place
+    answers : of the learner, as `ProgressiveConfig.answers`
+    now     : number of events that were learnt, and what returns the weights
+    """
+
+    change: Change
+    answers: Answers
+    now: tuple[int, Callable[[], Weights]]
+
+
+class ObserverKind(NamedTuple):
+    """A kind of observer.
+
+    name     : of its part of a checkpoint
+    as_asked : returns the one that the model is to have: a new one, or the one it has; None for none
+    lasts    : whether another state that is put in place keeps it
+    """
+
+    name: str
+    as_asked: Callable[[Asked, Any], Observer | None]
+    lasts: bool = False
+
+
+def _progressive(asked: Asked, held: Progressive | None) -> Progressive:
+    config, measured = asked.change.config, ProgressiveConfig(answers=asked.answers)
+    if not config.has_classes:
+        return held or Progressive(measured)
+    found = held if isinstance(held, ClassProgressive) else ClassProgressive(measured, config.classes.names)
+    found.grow(config.classes.names)
+    return found
+
+
+def _drift(asked: Asked, held: Any) -> Observer | None:
+    drift = asked.change.config.drift
+    return detector_as_asked(drift.action, drift.rest_events, asked.change.alarm, asked.answers, held)
+
+
+def _columns(asked: Asked, held: Any) -> Observer | None:
+    config = asked.change.config
+    return columns_as_asked(config.learner.slot_bits(config.encoder.bits) if config.learner.wants_scaled() else None, held)
+
+
+WATCH: Final = "watch"  # the one that every model has
+KINDS: Final = (
+    ObserverKind(WATCH, _progressive),
+    ObserverKind("drift", _drift),
+    ObserverKind("slices", lambda a, held: slices_as_asked(a.change.config.slices, a.change.names, a.answers, held)),
+    ObserverKind("followed", lambda a, held: followed_as_asked(a.change.config.weights_followed, a.change.names, a.now, held)),
+    ObserverKind("pairs", lambda a, held: pairs_as_asked(a.change.follow, a.change.challengers, a.answers, held), lasts=True),
+    ObserverKind("columns", _columns),
+)
+
+
+class Observers:
+    """What watches one model, in the order of `KINDS`."""
+
+    def __init__(self, held: Mapping[str, Observer] | None = None) -> None:
+        self._held = dict(held or {})
+
+    def __iter__(self) -> Iterator[Observer]:
+        return iter(self._held.values())
+
+    def get(self, kind: type[O]) -> O | None:
+        """Return the observer of this type; None if the model has none."""
+        return next((one for one in self if isinstance(one, kind)), None)
+
+    def __getitem__(self, kind: type[O]) -> O:
+        if (found := self.get(kind)) is None:
+            raise KeyError(kind.__name__)
+        return found
+
+    @property
+    def progressive(self) -> Progressive:
+        """The one that every model has."""
+        return cast(Progressive, self._held[WATCH])
+
+    @property
+    def examples(self) -> int:
+        """Number of events that were learnt."""
+        return self.progressive.examples if WATCH in self._held else 0
+
+    def lasting(self) -> Observers:
+        """Return those that another state keeps when it is put in place."""
+        return Observers({kind.name: self._held[kind.name] for kind in KINDS if kind.lasts and kind.name in self._held})
+
+    def put(self, name: str, observer: Observer) -> None:
+        """Have this observer in place of the one of this name."""
+        self._held[name] = observer
+
+    def configure(self, asked: Asked) -> None:
+        """Have the observers that are asked for: new ones, or those there are with other settings."""
+        found = ((kind.name, kind.as_asked(asked, self._held.get(kind.name))) for kind in KINDS)
+        self._held = {name: one for name, one in found if one is not None}
+
+    def observe(self, rows: Rows, stepped: Stepped, weights: Callable[[], Weights]) -> None:
+        """Show rows that were just learnt, and at a point of the learning curve the weights."""
+        for one in self:
+            one.observe(rows, stepped)
+        if self.progressive.awaits_count:
+            counted = weights()
+            for one in self:
+                one.count(self.progressive.examples, counted)
+
+    def copy(self) -> Observers:
+        """Return copies of all: see `Observer.copy`."""
+        return Observers({name: one.copy() for name, one in self._held.items()})
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of the one that every model has, and those of each other under its name."""
+        others = {name: one.figures() for name, one in self._held.items() if name != WATCH}
+        return {**self.progressive.figures(), **{name: told for name, told in others.items() if told is not None}}
+
+    def memory(self) -> int:
+        """Return bytes."""
+        return sum(size for one in self for size in one.memory().values())
+
+    def header(self) -> dict[str, Any]:
+        """As of an `Observer`."""
+        return {key: told for one in self for key, told in one.header().items()}
+
+    def freeze(self) -> Arrays:
+        """Return a copy of all as arrays."""
+        return {f"{name}.{key}": array for name, one in self._held.items() for key, array in one.freeze().items()}
+
+    def thaw(self, arrays: Arrays, header: Mapping[str, Any], but: Observers) -> None:
+        """Restore all but some from the arrays of a checkpoint and its header. Raises as `Observer.thaw` does."""
+        for name, one in self._held.items():
+            if name not in but._held:
+                one.thaw(part(arrays, f"{name}."), header)
+
 
 LEARNER = "learner."  # prefix of the named arrays of the learner in a checkpoint
 CHANGES_KEPT: Final = 64
@@ -330,3 +495,47 @@ def add_unlogged(state: ModelState, classes: ClassesConfig) -> None:
 def unlogged(state: ModelState, kind: Kind, count: int, payload: bytes = b"") -> Record:
     """Return the next record for `state` of a log that is not stored: its digest and chain are never checked."""
     return Record(state.name, kind, state.applied + 1, count, 0, payload, b"", state.chain)
+
+
+AGAIN_EVENTS: Final = 10_000  # learnt since an answer was asked for that has not come: the store may have refused it
+
+AnswerAsked = tuple[int, int, int]  # alarm, event that set the configuration in force, position
+
+
+def asks_for(state: ModelState, before: AnswerAsked | None) -> AnswerAsked | None:
+    """Return what to answer now: None if no alarm is open, or if an answer to it was asked for a moment ago.
+
+    before : what this function returned when an answer was last asked for
+    An answer is void if the configuration was changed meanwhile; then it is asked for again.
+    """
+    alarm = _open_alarm(state)
+    if alarm is None:
+        return None
+    asked = alarm.seq, state.changes[-1] if state.changes else 0, state.applied
+    if before is not None and before[:2] == asked[:2] and state.applied - before[2] < AGAIN_EVENTS:
+        return None
+    return asked
+
+
+def answer_payload(state: ModelState) -> bytes:
+    """Return the payload of the event that answers the open alarm of `state`. It is valid for the configuration in force only.
+
+    Forgetting is for changes that cost something: if only names or labels changed and the loss did not, nothing is forgotten.
+    """
+    alarm = _open_alarm(state)
+    if alarm is None:
+        raise ValueError("there is no alarm to answer")
+    drift = state.config.drift
+    keep = drift.keep if drift.action == "forget" and alarm.is_costly else None
+    return config_payload(state.config, state.changes[-1] if state.changes else 0, forget=keep, alarm=alarm.document())
+
+
+def answer_unlogged(state: ModelState) -> None:
+    """Answer the open alarm of a model without a log, if there is one, by the event that a log would have."""
+    if _open_alarm(state) is not None:
+        state.apply(unlogged(state, "config", 1, answer_payload(state)))
+
+
+def _open_alarm(state: ModelState) -> Alarm | None:
+    detector = state.observers.get(DriftDetector)
+    return None if detector is None else detector.unanswered

@@ -18,8 +18,7 @@ from riata.run.cluster.lease import WriterPosition
 from riata.run.log.log_reading import unreadable
 from riata.run.state.core import Action, Core
 from riata.run.state.damage import Damage, event_of, harms_one_model
-from riata.run.state.drift_answer import answer_payload, asks_for
-from riata.run.state.model_state import Frozen
+from riata.run.state.model_state import Frozen, answer_payload, asks_for
 from riata.run.writer.checkpointer import Checkpointer, Saved
 from riata.run.writer.published import Curvature, generation_info, publish, schedule_of
 from riata.run.writer.queue import (

@@ -22,8 +22,7 @@ from riata.run.candidates.pairs import NO_PAIRS, Pairs
 from riata.run.state.config import ModelConfig
 from riata.run.state.core import Schedule
 from riata.run.state.decision import margin_shift
-from riata.run.state.model_state import ModelState
-from riata.run.state.parts import Observers
+from riata.run.state.model_state import ModelState, Observers
 from riata.watch.figures import Figures, cost_figures
 from riata.watch.progressive import Minute, Noted, Progressive
 from riata.watch.warnings import DOUBTFUL, Columns, is_worse_than_base, unreadable_warning, warnings_of

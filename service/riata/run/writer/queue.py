@@ -36,8 +36,7 @@ from riata.run.log.log_reading import ROWS_TOGETHER, ReadAgain, Turn
 from riata.run.state.config_changes import other_penalty
 from riata.run.state.core import Core
 from riata.run.state.damage import Damage
-from riata.run.state.drift_answer import AnswerAsked
-from riata.run.state.model_state import ModelState
+from riata.run.state.model_state import AnswerAsked, ModelState
 from riata.run.writer.checkpointer import Saved
 from riata.run.writer.published import Curvature, Published
 from riata.store.store import Record
