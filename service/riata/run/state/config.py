@@ -17,8 +17,8 @@ from riata.base.request_trace import ACTOR
 from riata.learn.kinds import KINDS
 from riata.learn.registry import SPECS, LearnerConfig, default_learner, spec_of
 from riata.run.state.decision import Decision, LabelWeight, answers_probability, is_logistic, margin_shift
-from riata.run.state.drift import DriftConfig, check_keep
 from riata.store import records
+from riata.watch.drift import DriftConfig, check_keep
 from riata.watch.slices import FIELDS_MAX, VALUES_MAX
 from riata.watch.weight_history import FOLLOWED_MAX, POINTS_MAX
 from riata.wire.classes import ClassesConfig

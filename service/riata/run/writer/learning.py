@@ -23,7 +23,6 @@ from riata.run.served_model import ServedModel
 from riata.run.state.checkpoint_scrub import CheckpointScrub
 from riata.run.state.config import change_from_payload, config_payload
 from riata.run.state.damage import Damage
-from riata.run.state.drift import drift_sentence
 from riata.run.state.model_state import ModelState
 from riata.run.state.provenance import current
 from riata.run.state.recovery import Recovered
@@ -33,6 +32,7 @@ from riata.run.writer.queue import AddModel, CopySketch, DropModel, SaveNow, Ske
 from riata.run.writer.writer import Writer
 from riata.store import records
 from riata.store.store import DAMAGED, Append, Owner, Record, Store, Verdict
+from riata.watch.drift import drift_sentence
 from riata.watch.slices import EQUALS, wanted
 from riata.wire.names import TIMES, Names
 

@@ -14,8 +14,8 @@ from riata.base.clock import rfc3339
 from riata.base.errors import BadInput, nearest
 from riata.run.health import Health, ModelHealth
 from riata.run.state.changes import KINDS
-from riata.run.state.drift import drift_sentence
 from riata.run.writer.published import Published
+from riata.watch.drift import drift_sentence
 from riata.watch.slices import HALF_LIFE, VALUES_MAX
 from riata.watch.weight_history import POINTS_MAX
 from riata.watch.weight_history import WeightHistory as Followed
