@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from riata.base.errors import Conflict, NotFound
-from riata.run.jobs.job import Job
-from riata.run.jobs.jobs import FOLDER, KEPT
+from riata.run.jobs.jobs import FOLDER, KEPT, Job
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import Node, serving
 from tests.settings import refit_settings

@@ -10,7 +10,7 @@ import pytest
 
 from riata.base.errors import BadInput, Conflict, NotFound
 from riata.run.candidates.refits import refits as module
-from riata.run.jobs.job import Job
+from riata.run.jobs.jobs import Job
 from riata.run.state.replay import replay
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, serving

@@ -20,7 +20,7 @@ from riata.base.errors import Unavailable
 from riata.run.admin import Admin
 from riata.run.candidates.refits.refit import Refit
 from riata.run.candidates.refits.request import read_request
-from riata.run.jobs.job import Job
+from riata.run.jobs.jobs import Job
 from riata.run.service import Service
 from riata.store.payload import decode_batch
 from riata.store.retention import is_saved

@@ -17,7 +17,7 @@ import pytest
 from riata.base.errors import BadInput
 from riata.client import Riata
 from riata.client.errors import ApiNotFound, ApiRefused
-from riata.run.jobs.job import Job
+from riata.run.jobs.jobs import Job
 from riata.web.api.routes.console import build
 from riata.web.api.routes.table import ROUTE_AT, place
 from riata.web.auth import gate as gate_module

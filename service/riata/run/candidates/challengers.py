@@ -27,7 +27,7 @@ from riata.run.changing import Creations, append_and_serve, append_together, sav
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
 from riata.run.engine_settings import DEFAULT_MODEL
-from riata.run.jobs.job import Job
+from riata.run.jobs.jobs import Job
 from riata.run.log.log_reading import Call, read_log
 from riata.run.state.config import Change, ModelConfig, read_config, require_one_margin
 from riata.run.state.config_changes import changed, check_change, require_bounded

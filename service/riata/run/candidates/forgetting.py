@@ -25,7 +25,7 @@ from riata.run.candidates.learning import CHANGED, Relearning, Relearnt, read_hi
 from riata.run.candidates.promotion import BEHIND_MAX, log_promotion
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
-from riata.run.jobs.job import Job
+from riata.run.jobs.jobs import Job
 from riata.run.labels.pending_rows import Waiting, decode_row
 from riata.run.state.config import stored_document
 from riata.run.writer.published import Published

@@ -19,7 +19,7 @@ from riata.run.candidates.learning import History, Reached, reach, read_history,
 from riata.run.candidates.promotion import TAKEN_OFF, others_of, put_back
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
-from riata.run.jobs.job import Job
+from riata.run.jobs.jobs import Job
 from riata.run.state.model_state import ModelState
 from riata.run.writer.published import Published
 

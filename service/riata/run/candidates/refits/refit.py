@@ -32,7 +32,7 @@ from riata.run.candidates.refits.request import RefitRequest, read_request
 from riata.run.candidates.refits.task import BASE, ONLINE_STATE, RESULT, STATE, Outcome, Task, described, write_task
 from riata.run.candidates.segment_building import build_segments
 from riata.run.engine_context import EngineContext
-from riata.run.jobs.job import Halt, Job
+from riata.run.jobs.jobs import Halt, Job
 from riata.run.log.archive import StorePace
 from riata.run.log.effective_log import EffectiveLog, chain_at, read_effective_log
 from riata.run.state.changes import read_change

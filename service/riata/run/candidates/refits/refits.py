@@ -26,7 +26,7 @@ from riata.run.candidates.refits.refit import ONLINE, REFIT, STAGES, STATE_SUFFI
 from riata.run.candidates.refits.request import read_request
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
-from riata.run.jobs.job import Job
+from riata.run.jobs.jobs import Job
 from riata.run.state.decision import served_weights
 from riata.run.state.model_state import ModelState
 from riata.run.writer.published import Published

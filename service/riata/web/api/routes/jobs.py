@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 from riata.base.errors import NotFound
-from riata.run.jobs.job import Job as JobOfModel
+from riata.run.jobs.jobs import Job as JobOfModel
 from riata.web.api.route import Call, Route
 from riata.web.api.schemas import Document, Error, ModelName, Object, Time, answer
 from riata.web.auth.keys import ADMIN, WATCH, visible
