@@ -11,7 +11,7 @@ import pytest
 from riata.base.arrays import F64
 from riata.base.errors import BadInput
 from riata.cli.replay import backtest_svg, table_of, with_settings
-from riata.run.candidates.backtest import OWN, backtest, config_in_force
+from riata.run.candidates.backtest import IN_FORCE, backtest, config_in_force
 from riata.run.candidates.judging import BLOCKS, BlockSums, mean_of_blocks
 from riata.run.state.config import config_payload, read_config
 from riata.run.state.replay import replay
@@ -42,7 +42,7 @@ def test_each_configuration_learns_the_whole_log_and_its_loss_is_compared_event_
     own, slow, wide, other, hinge, same = (row for row in found.document()["settings"])
     assert [one.state.learner.weights().bits for one in found.contestants] == [12, 12, 14, 12, 12, 12]
     assert own["loss"] == replay(store, "m").state.progressive.log_loss
-    assert (own["settings"], own["difference"], own["interval"], own["events"]) == (OWN, None, None, 1541)
+    assert (own["settings"], own["difference"], own["interval"], own["events"]) == (IN_FORCE, None, None, 1541)
     assert (same["loss"], same["difference"], same["interval"]) == (own["loss"], 0.0, [0.0, 0.0])
     assert (hinge["measure"], hinge["difference"]) == ("hinge loss", None)
     for row in (slow, wide, other):

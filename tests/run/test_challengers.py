@@ -11,8 +11,7 @@ import pytest
 
 from riata.base.errors import BadInput, Busy, Conflict, NotFound, RiataError, Unavailable
 from riata.learn.learner import Stepped
-from riata.run.candidates.backfill import at_the_seam, learn_past
-from riata.run.candidates.challengers import Backfilling
+from riata.run.candidates.challengers import Backfilling, at_the_seam, learn_past
 from riata.run.candidates.judging import BLOCKS, event_losses
 from riata.run.candidates.pairs import COMPARED, OWN, Pairs, SharedEvents, comparison
 from riata.run.changing import append_and_serve

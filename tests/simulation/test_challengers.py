@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from riata.run.candidates import backfill, challengers, promotion
+from riata.run.candidates import challengers, promotion
 from riata.run.engine_alone import WhoFollows
 from riata.run.state.model_state import ModelState
 from riata.store import append_plan
@@ -47,7 +47,7 @@ def test_a_challenger_has_what_its_leader_has_in_any_history(seeds: int) -> None
 # -- what takes the place of production functions ----------------------------------------------------------------------
 
 _with_copies = append_plan._with_copies
-_at_the_seam = backfill.at_the_seam
+_at_the_seam = challengers.at_the_seam
 
 
 def _in_two_transactions(self: Disk, group: Sequence[Append]) -> list[Appended]:

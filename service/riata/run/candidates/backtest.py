@@ -34,7 +34,7 @@ from riata.store.store import Store
 from riata.watch.drift import DriftDetector
 from riata.wire.batch import Batch
 
-OWN: Final = "in force"
+IN_FORCE: Final = "in force"
 CONFIGS_MAX: Final = 16
 # Settings that a stored log leaves free: its rows are already encoded.
 FREE: Final = ("learner.", "drift.", "encoder.bits", "label_weight.")
@@ -178,7 +178,7 @@ def backtest(
     window = log.window(log.first, last)
     if window.events == 0:
         raise BadInput(f"no event of model {model} counts among events {window.first} to {window.last}", "no_events")
-    contestants = [Contestant(name, config) for name, config in ((OWN, own), *configs)]
+    contestants = [Contestant(name, config) for name, config in ((IN_FORCE, own), *configs)]
     counted = log.counted(log.first, last)
     with ThreadPoolExecutor(min(len(contestants), cores())) as pool:
         for turn in turns(call, model, log.first - 1, last, counted):
