@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from riata.run.log.fields_since import _since
+from riata.run.log.fields import _since
 from riata.run.state.changes import GONE, Told
 from riata.run.state.config import ModelConfig
 from riata.wire.fields import Field, Fields

@@ -31,8 +31,7 @@ from riata.run.labels.expiry import Expiry
 from riata.run.labels.pending_rows import Delays
 from riata.run.labels.remembering import RememberedTally, Remembering, Way
 from riata.run.log.event_times import EventTime, EventTimes
-from riata.run.log.fields_since import FieldsSince
-from riata.run.log.recent_fields import Looked, look
+from riata.run.log.fields import FieldsSince, Looked, look
 from riata.run.log.small_body_batcher import Settle, SmallBodyBatcher
 from riata.run.outcome import Observed, PendingReply, RowsRefused, row_errors
 from riata.run.served_model import ServedModel, memory_of

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Final, Literal
 
 from riata.run.engine_context import aside
-from riata.run.log.recent_fields import NOTHING, Looked
+from riata.run.log.fields import NOTHING, Looked
 from riata.web.api.options import flag
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.schemas import Count, Document, Figure, Number, answer
