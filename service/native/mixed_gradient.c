@@ -8,7 +8,8 @@
  * model by itself is a fourth member without weights, in lane OTHER of the shares: if the members add nothing, they lose their shares.
  *
  * Without such a model, lane OTHER may have the base rate: its margin is the log of the positives over the negatives so far, and it loses
- * its share once the members have made the labels much likelier.
+ * its share once the members have made the labels much likelier. While there are few features, the lane has a member of second order in its
+ * place (second_order.h), whose weights enter the mixture.
  *
  * A line of the table is one cache line: the three weights and the clock at the last touch, the three sums of squared gradients and the
  * largest |x|. A lane of a vector is a member, so a line is two vectors; what has no member is in lane OTHER.
@@ -18,6 +19,7 @@
  * row changes nothing. */
 #include "four_exp.h"
 #include "numeric_columns.h"
+#include "second_order.h"
 #include "shapes.h"
 #include "table_rows.h"
 #include "truncation.h"
@@ -26,7 +28,7 @@
 enum { BETA = 0, TAU = 3, SQUARES = 4, LARGEST = 7, WIDTH = 8 };
 enum { CLOCK, CLOCK_LOST, NORM, IMPORTANCE, POSITIVES, NEGATIVES };
 enum { SHARE, INTERCEPT, INTERCEPT_SQUARES, GAIN, OFFSET, GAIN_SQUARES, OFFSET_SQUARES };
-enum { LEARNT, N_ALIVE, N_SEEN, N_COLUMNS };
+enum { LEARNT, N_ALIVE, N_SEEN, N_COLUMNS, SECOND };
 enum { MEMBERS = 3, OTHER = 3 };
 enum { HEADS_MAX = 256 }; /* classes of a model at most */
 
@@ -35,18 +37,23 @@ enum { HEADS_MAX = 256 }; /* classes of a model at most */
 #define GAIN_MAX 10.0
 #define INNER_MAX 50.0      /* margins beyond it are as certain */
 #define IMPORTANCE_MAX 10.0 /* no row moves the calibration or the shares by more than so many */
-#define ENDED 0x1p-40       /* a share of the base rate below it is none from then on */
+#define ENDED 0x1p-40       /* a share of the base rate, or of second order, below it is none from then on */
+#define YOUNG 4096          /* rows in which second order can come back as the other members can; then it costs no time where it has ended */
+#define SHARE_BASE 0.1      /* of the base rate, at most, where it takes the place of second order */
 
 typedef riata_mixture table;
 typedef riata_mixture_settings settings;
 
 /* Numbers of the features of a row: where the line of the slot starts; value, less its centre from the gather on; weight as it enters the
  * margin; largest |x|, the row's included; centre, scale and entry in the book of columns, of centred columns; and a vector of members
- * each: weight, sum of squared gradients, and from `add_squares` on the rate of the step times value. */
+ * each: weight, sum of squared gradients, and from `add_squares` on the rate of the step times value. With `second`, also the weight of the
+ * second-order member, and the value as it was sent. */
 typedef struct {
     u32 *start;
     double *x, *plain, *largest, *centre, *span, *entry, *beta, *squares, *step;
     bool centred; /* whether a feature of the row is */
+    double *second, *sent;
+    bool has_second;
 } scratch;
 
 /* What the gather finds: the mixed margin; those of the members, not calibrated; the sum of (x / largest)^2; what the intercepts get for
@@ -155,6 +162,7 @@ INLINED gathered gather_row(const table *t, const settings *s, const riata_rows 
     else if (s->base_rate)
         start += share[OTHER] * found.inner[OTHER];
     found.margin = start;
+    double second = 0.0;
     for (i64 j = 0; j < k; j++) {
         if (rows != NULL)
             prefetch_lines(t->line, rows, rows->indptr[i] + j, 1, t->shift, WIDTH);
@@ -167,10 +175,17 @@ INLINED gathered gather_row(const table *t, const settings *s, const riata_rows 
         store(beta, now);
         found.inner = found.inner + now * x;
         c->plain[j] = sum_of(mixed * now);
+        if (c->has_second) {
+            c->plain[j] += share[OTHER] * c->second[j];
+            c->sent[j] = x;
+            second += c->second[j] * x;
+        }
         found.margin += c->plain[j] * x;
         if (rows != NULL)
             c->largest[j] = stretch(beta, squares, j, s, c, &found);
     }
+    if (c->has_second)
+        found.inner[OTHER] += second;
     if (rows == NULL)
         found.length = (double)k;
     else if (k < rows->indptr[i + 1] - rows->indptr[i])
@@ -244,15 +259,44 @@ INLINED void recalibrate(const table *t, four slope, four inner, double importan
     store(t->member + OFFSET * LANES, number[1]);
 }
 
+INLINED double base_margin(const table *t) { return log((t->scalars[POSITIVES] + 0.5) / (t->scalars[NEGATIVES] + 0.5)); }
+
 /* Count a label, and write the margin of the base rate, each label counted half in addition; nothing once its share has ended. */
 INLINED void note_label(const table *t, double label, double importance) {
     double *share = t->member + SHARE * LANES + OTHER;
-    if (*share < ENDED)
+    if (*share < ENDED) {
         *share = 0.0;
+        t->counts[SECOND] = 0;
+    }
     if (*share == 0.0)
         return;
     t->scalars[label > 0.5 ? POSITIVES : NEGATIVES] += importance;
-    t->member[INTERCEPT * LANES + OTHER] = log((t->scalars[POSITIVES] + 0.5) / (t->scalars[NEGATIVES] + 0.5));
+    if (t->counts[SECOND] == 0)
+        t->member[INTERCEPT * LANES + OTHER] = base_margin(t);
+}
+
+/* Write the weights of second order of a row's features; those without a place have none. */
+INLINED void look_up_second(const table *t, i64 k, const scratch *c) {
+    for (i64 j = 0; j < k; j++) {
+        i64 at = *held_at(t->second, c->start[j] / WIDTH);
+        c->second[j] = at == 0 ? 0.0 : t->second->weight[at];
+    }
+}
+
+/* Learn a row by second order; with too many features the base rate takes its place. */
+INLINED void learn_by_second(const table *t, const settings *s, i64 k, double sign, double importance, const scratch *c) {
+    double *intercept = t->member + INTERCEPT * LANES + OTHER;
+    if (learn_second(t->second, t->counts + SECOND, WIDTH, c->start, c->sent, k, sign, importance, s->reach)) {
+        *intercept = t->second->weight[0];
+        return;
+    }
+    t->counts[SECOND] = 0;
+    *intercept = base_margin(t);
+    four share = member_numbers(t, SHARE);
+    double kept = least(share[OTHER], SHARE_BASE);
+    share = members_of(share) * ((1.0 - kept) / sum_of(share));
+    share[OTHER] = kept;
+    store(t->member + SHARE * LANES, share);
 }
 
 INLINED four powers(four likely, double importance) {
@@ -263,18 +307,23 @@ INLINED four powers(four likely, double importance) {
 
 /* Multiply each share by the probability that its member gave the label, and then take a little of it for all. The base rate is compared
  * with the other members by their margins as probabilities take them: in the first rows margins may be far too large.
+ * The margins of second order may be too large as well, and it gets its part of what is given back in the first YOUNG rows.
  *   z    with a base rate, the calibrated margins times the sign of the label
  * Source: Herbster & Warmuth 1998, fixed share, with the log loss. */
 INLINED void share_again(const table *t, const settings *s, four likely, const four *z, double importance) {
     four before = member_numbers(t, SHARE), share = before * powers(likely, importance);
+    bool second = t->counts[SECOND] > 0;
     if (s->base_rate && before[OTHER] > 0.0) {
         four limit = spread(1.0 + log((double)t->counts[LEARNT] + 1.0)), bounded, unused;
         likelihoods(greater(lesser(*z, limit), 0.0 - limit), &bounded, &unused);
-        share[OTHER] *= sum_of(share) / sum_of(before * powers(bounded, importance));
+        bounded = before * powers(bounded, importance);
+        double other = second ? bounded[OTHER] : share[OTHER];
+        share[OTHER] = other * (sum_of(share) / sum_of(bounded));
     }
     double total = sum_of(share) + share[OTHER];
+    four back = second && t->counts[LEARNT] <= YOUNG ? spread(s->fixed / LANES) : load(s->back);
     if (total > 0.0)
-        store(t->member + SHARE * LANES, (1.0 - s->fixed) * (share / total) + load(s->back));
+        store(t->member + SHARE * LANES, (1.0 - s->fixed) * (share / total) + back);
 }
 
 /* Write the k features of a row back, each moved by move * step, and list new ones, but not if they are `ones`; clock: that before the row.
@@ -337,6 +386,8 @@ INLINED double learn_laid_out(const table *t, const settings *s, const riata_row
         if (s->calibrated)
             recalibrate(t, members_of(-sign * away), found.inner, counts);
         write_row(t, k, rows == NULL, move, clock, c);
+        if (t->counts[SECOND] > 0)
+            learn_by_second(t, s, k, sign, row.importance, c);
     }
     return found.margin;
 }
@@ -347,6 +398,9 @@ INLINED double learn_row(const table *t, const settings *s, const riata_rows *ro
     column_book book = {t->column, t->mark, t->slot_of, 3, s->centred ? t->counts[N_COLUMNS] : 0};
     column_row row = {c->start, c->x, c->centre, c->span, c->entry, k};
     c->centred = s->centred && centre_row(&book, t->counts[LEARNT], s->reach, &row);
+    c->has_second = t->counts[SECOND] > 0;
+    if (c->has_second)
+        look_up_second(t, k, c);
     labelled known = {rows->label[i], rows->weight[i], rows->skip[i], NULL};
     double margin = learn_laid_out(t, s, rows, i, k, known, c, NULL, learnt);
     if (*learnt && s->centred) {
@@ -363,12 +417,13 @@ static void learn_rows(const table *given, const settings *wanted, const riata_r
     const table own = *given, *t = &own;
     const settings known = *wanted, *s = &known;
     const riata_rows events = *batch, *rows = &events;
-    double *column[6], *vector[3];
-    for (int at = 0; at < 6; at++)
+    double *column[8], *vector[3];
+    for (int at = 0; at < 8; at++)
         column[at] = room->column + at * room->length;
     for (int at = 0; at < 3; at++)
-        vector[at] = room->column + (6 + at * LANES) * room->length;
-    scratch c = {room->start, column[0], column[1], column[2], column[3], column[4], column[5], vector[0], vector[1], vector[2], false};
+        vector[at] = room->column + (8 + at * LANES) * room->length;
+    scratch c = {room->start, column[0], column[1], column[2], column[3], column[4], column[5], vector[0], vector[1], vector[2], false,
+                 column[6], column[7], false};
     prefetch_first(t->line, rows, t->shift, WIDTH);
     for (i64 i = 0; i < rows->n; i++) {
         bool learnt;

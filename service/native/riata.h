@@ -421,12 +421,23 @@ typedef struct {
     double gravity, ceiling, reach, fixed;
 } riata_mixture_settings;
 
+/* The numbers of a member of second order, by place (second_order.h).
+ *   covariance  f64[room, room], weight, peak f64[room]: zero behind the places in use; room is a multiple of 4
+ *   line        u32[room]: of the features;  place u8[256]: a map from lines to places, 0 for none */
+typedef struct {
+    double *covariance, *weight, *peak;
+    u32 *line;
+    u8 *place;
+    i64 room;
+} riata_second;
+
 /* The state of truncated gradient with three step sizes; riata/learn/mixed_gradient.py names the numbers.
  *   line     f64[lines, 8]; on a cache line. hash >> shift is a line, and the last belongs to no slot
  *   alive, seen, column, mark, slot_of   as in riata_gradient
- *   counts   i64[4], scalars f64[6]; of cells f64[4]
+ *   counts   i64[5], scalars f64[6]; of cells f64[4]
  *   member   f64[7, 4]   numbers of the members; the fourth has only a share, that of the model below cells, or an intercept too, the margin
- *                        of the base rate */
+ *                        of the base rate, or the intercept of second order
+ *   second   what the fourth member is while counts[4], its places in use, is not 0 */
 typedef struct {
     double *line;
     u32 *alive, *seen;
@@ -435,9 +446,10 @@ typedef struct {
     u8 *mark;
     const u32 *slot_of;
     i64 lines, shift, alive_room, seen_room;
+    const riata_second *second;
 } riata_mixture;
 
-/* As riata_learn_gradient; the margins told are the mixed ones. The work space has one row and 18 columns.
+/* As riata_learn_gradient; the margins told are the mixed ones. The work space has one row and 20 columns.
  * Source     as there; Herbster & Warmuth 1998 for the shares */
 EXPORT i64 riata_learn_mixture(const riata_mixture *table, const riata_mixture_settings *settings, const riata_rows *rows,
                                i64 batches, i64 first, const riata_room *room, riata_told *told);

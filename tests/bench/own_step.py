@@ -198,7 +198,7 @@ def page(seen: list[list[str]], aside: list[list[str]], conditions: str) -> str:
     costs = np.array([float(line[DEFAULT_US]) / float(line[ONE_US]) for line in (*seen, *aside)])
     return (
         "# The default needs no step size\n\n"
-        f"Progressive log loss over the first {ROWS:,} rows of the default (three steps and the base rate, [shapes](shapes.md), "
+        f"Progressive log loss over the first {ROWS:,} rows of the default (three steps, second order, [shapes](shapes.md), "
         "bounded margins) and of *one step* (none of them), as a multiple of that of the best peer: the best, chosen for each "
         "stream in "
         "hindsight, of "
@@ -207,10 +207,8 @@ def page(seen: list[list[str]], aside: list[list[str]], conditions: str) -> str:
         f"- {len(seen)} streams on which the steps were chosen: {said(seen)}.\n"
         f"- {len(aside)} streams kept aside, named beforehand: {said(aside)}.\n\n"
         f"The default takes {np.median(costs):.1f} times the processor time of one step in the median, at most "
-        f"{costs.max():.1f}: of learning rows that are ready in memory, the growth of the table and the search for intervals "
-        "included, the least of three runs.\n\n"
-        "[own_step.csv](own_step.csv) has the losses, the best setting and the times on each stream, and the step size with the "
-        "largest share at the end.\n\n" + conditions
+        f"{costs.max():.1f}: of learning rows that are ready in memory, the least of three runs.\n\n"
+        "[own_step.csv](own_step.csv) has each stream.\n\n" + conditions
     )
 
 

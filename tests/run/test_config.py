@@ -34,7 +34,18 @@ def test_a_configuration_from_before_there_were_kinds_is_truncated_gradient() ->
     assert read_config({"learner": {"eta": 0.5}}).learner.kind == "truncated_gradient"
 
 
-NEWER = {"calibrated", "centred", "scaled_label", "mixed", "base_rate", "shapes", "classes_shaped", "bounded", "far_values"}
+NEWER = {
+    "calibrated",
+    "centred",
+    "scaled_label",
+    "mixed",
+    "base_rate",
+    "second_order",
+    "shapes",
+    "classes_shaped",
+    "bounded",
+    "far_values",
+}
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ async def test_a_model_says_whether_it_has_standard_errors_and_why_not(node: Nod
     plain = node.service.describe("default")
     assert plain["std_error"] == {"available": False, "why_not": "the learner keeps no curvature"}
     assert plain["mixed"] == {
-        "eta": pytest.approx([0.6, 2.7, 24.3]), "share": pytest.approx([0.72, 0.135, 0.045]), "base_rate": 0.1,
+        "eta": pytest.approx([0.6, 2.7, 24.3]), "share": pytest.approx([0.72, 0.135, 0.045]), "second_order": 0.1,
     }  # fmt: skip
     assert node.service.describe("m")["mixed"] is None
     assert [(line["learner"], line["mode"]) for line in node.service.models()] == [

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from riata.learn.cell_gradient import SHARE_BELOW
-from riata.learn.mixed_gradient import ACCUMULATORS, BY_COUNTS, COUNTED, FIXED, SHARE_BASE, SHARES, STEPS
+from riata.learn.mixed_gradient import ACCUMULATORS, BY_COUNTS, COUNTED, FIXED, LANES, SHARE_BASE, SHARES, STEPS
 from riata.learn.truncated_config import TruncatedGradientConfig
-from tests.twins import losses, truncated_columns, truncation
+from tests.twins import losses, second_order, truncated_columns, truncation
 from tests.twins.truncated_step import Event, recalibrate
 
 TWINS_OF = ("mixed_gradient",)
@@ -54,24 +54,30 @@ class Eager:
     book: truncated_columns.Book = field(default_factory=truncated_columns.Book)
     never: set[int] = field(default_factory=set)  # slots of weights that are not truncated
     below: float = 0.0  # share of the model below
-    base: float = 0.0  # share of the base rate
+    base: float = 0.0  # share of the base rate, or of second order
+    second: second_order.Normal | None = None
     labels: list[float] = field(default_factory=lambda: [0.5, 0.5])  # negatives and positives that the base rate counts
 
     def __post_init__(self) -> None:
         if self.config.base_rate and self.config.intercept and not self.below:
             self.base = SHARE_BASE
+            self.second = second_order.Normal(self.config.reach) if self.config.second_order else None
         for step, accumulator, by_counts, share in zip(STEPS, ACCUMULATORS, BY_COUNTS, SHARES, strict=True):
             counts = by_counts or self.config.scale == "counts"
             part = share * (1.0 - (SHARE_BELOW if self.below else self.base))
             self.members.append(Member(step * self.config.eta, accumulator * self.config.accumulator, counts, part))
 
     def base_margin(self) -> float:
-        return math.log(self.labels[1] / self.labels[0])
+        """The margin of a row of no features by the base rate, or by second order."""
+        return math.log(self.labels[1] / self.labels[0]) if self.second is None else self.second.weights()[None]
 
     def served(self) -> tuple[dict[int, float], float]:
         """Weights and intercept of the mixture."""
         beta = {slot: sum(one.share * one.gain * one.beta.get(slot, 0.0) for one in self.members) for slot in self.largest}
         intercept = sum(one.share * (one.gain * one.intercept + one.offset) for one in self.members)
+        for slot, weight in {} if self.second is None else self.second.weights().items():
+            if slot is not None:
+                beta[slot] = beta.get(slot, 0.0) + self.base * weight
         return beta, intercept + self.base * self.base_margin()
 
 
@@ -144,7 +150,7 @@ def _learn(eager: Eager, event: Event, known: float) -> bool:
             moved = replace(moved, intercept=intercept, intercept_squares=heat)
         inner_of.append(inner)
         after.append(_calibrated(moved, inner, event, config.calibrated, known))
-    base = _base_share(eager, event, inner_of, after) if eager.base else 0.0
+    base = _base_share(eager, event, raw, inner_of, after) if eager.base else 0.0
     eager.members = after
     below = eager.below * _likelihood(known, event)
     total, lanes = sum(one.share for one in eager.members) + below + base, len(eager.members) + (eager.below > 0.0)
@@ -153,9 +159,15 @@ def _learn(eager: Eager, event: Event, known: float) -> bool:
     if eager.below:
         eager.below = (1.0 - FIXED) * below / total + FIXED / lanes
     if eager.base:
-        eager.base = (1.0 - FIXED) * base / total
-        eager.base = eager.base if eager.base >= 2.0**-40 else 0.0
+        young = eager.second is not None and eager.learnt < second_order.YOUNG
+        eager.base = (1.0 - FIXED) * base / total + (FIXED / LANES if young else 0.0)
+        for one in eager.members if young else ():
+            one.share += FIXED / LANES - FIXED / lanes
+        if eager.base < 2.0**-40:
+            eager.base, eager.second = 0.0, None
         eager.labels[int(event.label > 0.5)] += min(weight, 10.0)
+        if eager.second is not None and not eager.second.learn(raw, event.label, weight):
+            _end_second(eager)
     eager.largest.update({j: largest[j] for j in x})
     eager.norm, eager.importance = norm, importance
     if centred:
@@ -165,15 +177,27 @@ def _learn(eager: Eager, event: Event, known: float) -> bool:
     return True
 
 
-def _base_share(eager: Eager, event: Event, inner: list[float], after: list[Member]) -> float:
-    """The share of the base rate, not yet normalised: it is compared with members whose margins are bounded."""
+def _end_second(eager: Eager) -> None:
+    """Have the base rate in place of second order."""
+    kept = min(eager.base, SHARE_BASE)
+    for one in eager.members:
+        one.share *= (1.0 - kept) / (1.0 - eager.base)
+    eager.base, eager.second = kept, None
+
+
+def _base_share(eager: Eager, event: Event, raw: dict[int, float], inner: list[float], after: list[Member]) -> float:
+    """The share of the base rate, not yet normalised: it is compared with members whose margins are bounded, as is that of second
+    order."""
     bound = 1.0 + math.log(eager.learnt + 2.0)
+    margin = eager.base_margin()
+    if eager.second is not None:
+        margin = max(-bound, min(bound, margin + sum(eager.second.weights().get(slot, 0.0) * x for slot, x in raw.items())))
     margins = [one.gain * margin + one.offset for one, margin in zip(eager.members, inner, strict=True)]
     held = sum(
         one.share * _likelihood(max(-bound, min(bound, margin)), event)
         for one, margin in zip(eager.members, margins, strict=True)
     )
-    return eager.base * _likelihood(eager.base_margin(), event) * sum(one.share for one in after) / held
+    return eager.base * _likelihood(margin, event) * sum(one.share for one in after) / held
 
 
 def _likelihood(margin: float, event: Event) -> float:

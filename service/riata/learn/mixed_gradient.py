@@ -2,8 +2,9 @@
 
 Each of three members learns every row as `TruncatedGradient` does, with its own step size. What is served is one linear model:
 the sum of the members' weights, each times its share. A share is multiplied by the probability that its member gave the label,
-so the best step prevails within a few rows, and another one can come back when the stream changes. A further member is the base
-rate of the labels: rare clicks that no feature explains are predicted by it until the others have made the labels much likelier.
+so the best step prevails within a few rows, and another one can come back when the stream changes. A further member is
+`SecondOrder` while there are few features, and otherwise the base rate of the labels: rare clicks that no feature explains are
+predicted by it until the others have made the labels much likelier.
 
 The members share what does not depend on the step: the largest value of each feature, the centres of numeric columns, and the
 clock of truncation. Their numbers are in one cache line for each feature.
@@ -24,6 +25,8 @@ from riata.learn.column_book import ColumnBook
 from riata.learn.first_rows import NAMES as FIRST_ROWS
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
 from riata.learn.learner import ColumnRange, Learner, Stepped, Weights, bounds_after, margin_bounds
+from riata.learn.second_order import STATE as SECOND_STATE
+from riata.learn.second_order import SecondOrder, check_second_order, no_second_order
 from riata.learn.slot_table import HASH_BITS, SlotList, SlotTable
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.native.library import core, struct
@@ -37,7 +40,7 @@ ACCUMULATORS: Final = (1.0, 10.0, 10.0)  # times accumulator
 BY_COUNTS: Final = (False, True, True)  # members that take values up to COUNTED as they are
 COUNTED: Final = 16.0  # a power of two, so that quotients are exact
 SHARES: Final = (0.8, 0.15, 0.05)  # at first: a large step misleads in the first rows
-OTHER: Final = 3  # lane of the base rate
+OTHER: Final = 3  # lane of the base rate, or of second order
 SHARE_BASE: Final = 0.1  # at first
 STRETCHED: Final = 1.5  # times the scale of a column: values that it does not have any more have made it so large
 FIXED: Final = 1e-4  # part of the shares that each row gives to all members equally, so that one can come back
@@ -71,7 +74,8 @@ LEARNT: Final = 0  # counts: rows learnt so far
 N_ALIVE: Final = 1
 N_SEEN: Final = 2
 N_COLUMNS: Final = 3
-COUNTS: Final = 4
+SECOND: Final = 4
+COUNTS: Final = 5
 
 STATE: Final = {"counts", "scalars", "member", "slot", "beta", "tau", "seen", "squares", "scale"}  # of `freeze`
 NEVER: Final = 2.0**900  # a clock that is never reached: that of centred columns, which are not truncated
@@ -79,7 +83,7 @@ NEVER: Final = 2.0**900  # a clock that is never reached: that of centred column
 _RULES: Final = {"truncate": 0, "round": 1}  # of truncation.h
 _ROWS_JOINED_MAX: Final = 1024  # copying more costs more than the calls
 _FEATURES_USUAL: Final = 128  # initial space for rows of this many features
-_COLUMNS: Final = 6 + 3 * LANES  # of a `riata_room`
+_COLUMNS: Final = 8 + 3 * LANES  # of a `riata_room`
 
 
 class MixedGradient(Learner):
@@ -144,15 +148,18 @@ class MixedGradient(Learner):
         if not finalised:
             self._alive.slot[: len(slot)] = slot
             self._alive.keep(len(slot))
+        slot, beta = self._second.added(slot, beta, float(self._member[SHARE, OTHER]), self._slots)
         if not beta.all():  # the weights of the members cancel
             slot, beta = slot[beta != 0.0], beta[beta != 0.0]
         bounds = bounds_after(self.learnt, self.config.is_bounded())
         return Weights(slot, beta, intercept_of(self._member), "logistic", self.bits, bounds=bounds)
 
     def chosen(self) -> Mapping[str, Any]:
-        """Return the step sizes of the members and their shares, and the share of the base rate."""
-        base_rate = {"base_rate": float(self._member[SHARE, OTHER])} if self._has_base() else {}
-        return {"eta": list(steps_of(self.config)), "share": self._member[SHARE, :MEMBERS].tolist(), **base_rate}
+        """Return the step sizes of the members and their shares, and the share of second order or of the base rate."""
+        told = {"eta": list(steps_of(self.config)), "share": self._member[SHARE, :MEMBERS].tolist()}
+        if self._has_base():
+            told["second_order" if self._second.size else "base_rate"] = float(self._member[SHARE, OTHER])
+        return told
 
     def forget(self, keep: float) -> None:
         """Let the past count for `keep` of what it counted: multiply the sums of squared gradients, so that steps become larger.
@@ -169,6 +176,7 @@ class MixedGradient(Learner):
         line[self._slots.lines_of(self._seen.sorted()), SQUARES : SQUARES + MEMBERS] *= keep
         self._member[[INTERCEPT_SQUARES, GAIN_SQUARES, OFFSET_SQUARES]] *= keep
         self._scalars[[POSITIVES, NEGATIVES]] *= keep
+        self._second.forget(keep)
 
     def mend(self, ranges: Mapping[int, ColumnRange]) -> None:
         """Take the scales of columns from ranges. The sums of squared gradients become about what such values would have left:
@@ -177,7 +185,8 @@ class MixedGradient(Learner):
             slot = hash_ >> (HASH_BITS - self.bits)
             centred = found.share > 0.5 and self._book.has(slot)
             scale = max(found.high - found.mean, found.mean - found.low) if centred else max(abs(found.low), abs(found.high))
-            line = self._slots.line[self._slots.lines_of(np.array([slot], np.uint32))[0]]
+            at = int(self._slots.lines_of(np.array([slot], np.uint32))[0])
+            line = self._slots.line[at]
             less = scale / line[LARGEST] if line[LARGEST] > 0.0 else 1.0
             if less * STRETCHED >= 1.0 or scale == 0.0:
                 continue
@@ -187,6 +196,9 @@ class MixedGradient(Learner):
             sums[:] = np.clip(energy * self._member[INTERCEPT_SQUARES, :MEMBERS], less**2 * sums, sums)
             self._scalars[NORM] += self._scalars[IMPORTANCE] * energy * (1.0 - less**2) / scale**2
             line[LARGEST] = scale
+            self._second.mend(at, max(abs(found.low), abs(found.high)), found.share * found.mean)
+        if self._second.size:
+            self._member[INTERCEPT, OTHER] = self._second.intercept
 
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results.
@@ -195,6 +207,7 @@ class MixedGradient(Learner):
         scalars : f64[4]   clock, its rounding error, norm, importance
         member  : f64[21]  of each member: share, intercept, its sum of squares, gain, offset, and their sums of squares
         base    : f64[4]   share and margin of the base rate, and the positives and negatives that it counts, if it is a member
+        second_... : as in `SecondOrder`, with the setting `second_order`
         entry, column_slot, survey : centred only: as in `ColumnBook`
         slot    : u32[m]   strictly increasing: slots of which a member has a weight now
         beta    : f64[3 m] weights at the last touch, member by member: with `tau`, truncation stays deferred, so no bit changes
@@ -216,6 +229,7 @@ class MixedGradient(Learner):
             "scalars": self._scalars[:SCALARS].copy(),
             "member": self._member[:, :MEMBERS].ravel(),
             **({"base": np.append(self._member[[SHARE, INTERCEPT], OTHER], self._scalars[SCALARS:])} if self._has_base() else {}),
+            **(self._second.freeze(self._slots) if self.config.has_second_order() else {}),
             **self._book.freeze(),
             "slot": slot,
             "beta": beta[:, BETA : BETA + MEMBERS].T.ravel(),
@@ -243,6 +257,9 @@ class MixedGradient(Learner):
             self._member[[SHARE, INTERCEPT], OTHER], self._scalars[SCALARS:] = np.split(arrays["base"], 2)
         self._counts[LEARNT] = arrays["counts"][0]
         self._book.thaw(arrays, self._slots)
+        if self.config.has_second_order():
+            self._second.thaw(arrays, self._slots)
+            self._table.second = self._second.native
         self._alive.hold(slot)
         self._seen.hold(seen)
 
@@ -258,8 +275,13 @@ class MixedGradient(Learner):
             "table": self._slots.nbytes,
             "lists": self._alive.nbytes + self._seen.nbytes,
             "columns": self._book.nbytes,
+            "second_order": self._second.nbytes,
             "scratch": self._room.nbytes,
-            "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator + self._book.checkpoint_nbytes,
+            "checkpoint": counters
+            + len(self._alive) * weight
+            + len(self._seen) * accumulator
+            + self._book.checkpoint_nbytes
+            + self._second.checkpoint_nbytes,
         }
 
     def _start_empty(self) -> None:
@@ -272,6 +294,7 @@ class MixedGradient(Learner):
             self._member[SHARE, OTHER] = SHARE_BASE
         self._member[GAIN] = 1.0
         self._book = ColumnBook(self._counts, N_COLUMNS, self._settings.centred)
+        self._second = SecondOrder(self._counts, SECOND, self.config.has_second_order())
         self._alive, self._seen = SlotList(self._counts, N_ALIVE, self.bits), SlotList(self._counts, N_SEEN, self.bits)
         self._slots = SlotTable(self.bits, WIDTH)
         self._table = struct(
@@ -285,11 +308,12 @@ class MixedGradient(Learner):
             member=self._member,
             column=self._book.column,
             mark=self._book.mark,
+            second=self._second.native,
         )
         self._lists: tuple[Any, ...] = (None, None)
 
     def _has_base(self) -> bool:
-        return has_base_rate(self.config)
+        return self.config.has_base_rate()
 
     def _clock(self) -> float:
         return float(self._scalars[CLOCK] + self._scalars[CLOCK_LOST])
@@ -314,6 +338,8 @@ class MixedGradient(Learner):
             self.weights()
         self._alive.make_room(features)
         self._seen.make_room(features)
+        if self._second.make_room(self._slots.used):
+            self._table.second = self._second.native
         return self._present()
 
     def _present(self) -> Any:
@@ -327,12 +353,15 @@ class MixedGradient(Learner):
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""
         has_base, share = self._has_base(), 0.0
-        check_names(arrays, STATE | self._book.names_in(arrays) | ({"base"} if has_base else set()))
+        second = SECOND_STATE if self.config.has_second_order() else set()
+        check_names(arrays, STATE | self._book.names_in(arrays) | ({"base"} if has_base else set()) | second)
         if has_base:
             check_numbers("base", arrays["base"], 4)
             share, _, *labels = arrays["base"].astype(np.float64).tolist()
             if min(share, *labels) < 0.0:
                 raise Corrupt("learner state: the share or the counts of the base rate are negative")
+        if second:
+            check_second_order(arrays, self.bits, share)
         check_mixture(arrays, 2**self.bits, share)
         self._book.check(arrays, self.bits)
 
@@ -378,7 +407,7 @@ def mixture_settings(config: TruncatedGradientConfig, lanes: int) -> Any:
         intercept=config.intercept,
         centred=config.centred and config.intercept,
         calibrated=config.calibrated,
-        base_rate=has_base_rate(config) and lanes == MEMBERS,
+        base_rate=config.has_base_rate() and lanes == MEMBERS,
         gravity=config.gravity,
         ceiling=config.ceiling,
         reach=config.reach,
@@ -392,11 +421,6 @@ def intercept_of(member: F64) -> float:
     share, intercept, _, gain, offset, *_ = member.tolist()
     base = [share[k] * (gain[k] * intercept[k] + offset[k]) for k in range(LANES)]
     return float(base[0] + base[1] + base[2] + base[3])
-
-
-def has_base_rate(config: TruncatedGradientConfig) -> bool:
-    """Whether the base rate is a member."""
-    return config.base_rate and config.intercept
 
 
 def steps_of(config: TruncatedGradientConfig) -> tuple[float, ...]:
@@ -463,5 +487,6 @@ def of_one_step(config: TruncatedGradientConfig, arrays: Arrays) -> Arrays:
         "tau": np.where(tau >= NEVER, NEVER, 0.0)[alive],
         "squares": np.tile(squares, MEMBERS),
         "scale": scale,
-        **({"base": np.zeros(4)} if has_base_rate(config) else {}),
+        **({"base": np.zeros(4)} if config.has_base_rate() else {}),
+        **(no_second_order() if config.has_second_order() else {}),
     }

@@ -19,6 +19,7 @@ from riata.learn.frozen import check_counts, check_names, check_numbers, check_s
 from riata.learn.learner import Learner, Stepped, Weights, bounds_after, margin_bounds
 from riata.learn.mixed_gradient import COUNTED, MixedGradient, of_one_step
 from riata.learn.one_vs_rest import OneVsRest
+from riata.learn.second_order import SLOT as SECOND_SLOT
 from riata.learn.shaped import Shaped
 from riata.learn.shapes import FOUND, Wanted
 from riata.learn.slot_table import SlotList, SlotTable
@@ -434,7 +435,7 @@ SPEC: Final = LearnerSpec(
     penalty="gravity",
     real_labels={"loss": "squared"},
     takes_many=True,
-    slot_lists=("slot", "seen", "column_slot", SLOTS),
+    slot_lists=("slot", "seen", "column_slot", SLOTS, SECOND_SLOT),
     older={
         "centred": False,
         "calibrated": False,
@@ -442,6 +443,7 @@ SPEC: Final = LearnerSpec(
         "scale": "largest",
         "mixed": False,
         "base_rate": False,
+        "second_order": False,
         "shapes": "off",
         "far_values": "off",
         "classes_shaped": False,
