@@ -9,7 +9,6 @@ import numpy as np
 from riata.base.arrays import F64
 from riata.learn.second_order import VARIANCE, VARIANCE_COUNT, VARIANCE_INTERCEPT, WEIGHTS
 
-TWINS_OF = ("second_order",)
 YOUNG = 4096  # rows
 
 
@@ -30,7 +29,8 @@ class Normal:
 
     def learn(self, row: dict[int, float], label: float, importance: float) -> bool:
         """Go on to the mode of the distribution times the likelihood of the label; false if there are too many features."""
-        x = {None: 1.0, **{slot: self._within(slot, value) for slot, value in row.items() if value != 0.0}}
+        x: dict[int | None, float] = {slot: self._within(slot, value) for slot, value in row.items() if value != 0.0}
+        x[None] = 1.0
         if len(self._slot) > WEIGHTS:
             return False
         values = np.array([x.get(slot, 0.0) for slot in self._slot])

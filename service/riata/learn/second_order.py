@@ -137,7 +137,8 @@ class SecondOrder:
         covariance[lower] = arrays[COVARIANCE]
         covariance.T[lower] = arrays[COVARIANCE]
         lines = np.concatenate(([0], slots.lines_of(arrays[SLOT].astype(np.uint32)))).astype(np.uint32)
-        self._fill(size, covariance, arrays[WEIGHT], np.concatenate(([0.0], arrays[PEAK].astype(np.float64))), lines)
+        weight, peak = (arrays[name].astype(np.float64) for name in (WEIGHT, PEAK))
+        self._fill(size, covariance, weight, np.concatenate(([0.0], peak)), lines)
 
     def _hold(self, room: int) -> None:
         self._covariance: F64 = np.zeros((room, room))

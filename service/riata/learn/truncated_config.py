@@ -229,7 +229,7 @@ class TruncatedGradientConfig(LearnerSettings):
     ] = True
     second_order: Annotated[
         bool,
-        doc(
+        Doc(
             "With `base_rate`, while there are fewer than 80 features: a member moves all weights together, by their covariance. "
             "Default true: the log loss of small tables is up to 35 % less."
         ),
