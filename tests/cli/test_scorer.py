@@ -284,9 +284,11 @@ def test_both_scorers_give_the_margins_and_probabilities_of_several_classes(tmp_
         }
         for name, head in zip(model._state.config.classes.names, weights.heads or (), strict=True)
     ]
-    export = {**exported(model), "bounds": list(weights.bounds), "classes": heads}
+    assert weights.apart is not None
+    found_apart = {"apart": weights.apart.document(), "limits": weights.apart.limits()}
+    export = {**exported(model), **found_apart, "bounds": list(weights.bounds), "classes": heads}
     document = json.loads(json.dumps(model_of(export)))
-    assert document["format"] == 4
+    assert document["format"] == 6
     scorer, rows = Scorer(document), [*known[-60:], {}]
     answers = model.predict_many([{"features": row} for row in rows])
     for row, answer in zip(rows, answers, strict=True):
