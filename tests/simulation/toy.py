@@ -133,7 +133,7 @@ def learning_toys(keep: Callable[[Any], float | None] = lambda _config: None) ->
     """Let every model learn with `Toy`, whatever its configuration. keep : by the configuration of a learner, as in `Toy`"""
     module: Any = model_state
     before = module.build_learner, module.Progressive
-    module.build_learner = lambda config, **_: Toy(keep(config))
+    module.build_learner = lambda config, *_: Toy(keep(config))
     module.Progressive = Counted
     try:
         yield
