@@ -35,7 +35,7 @@ CONFIGS: dict[str, Any] = {
     "hybrid": TaylorSketchConfig(k=20, block=25),
     "exact": TaylorSketchConfig(mode="exact", warm_up=200),
     "particles": ParticleFilterConfig(features_max=5, particles=300, start=64),
-    "linear": TruncatedGradientConfig(shapes="off"),
+    "linear": TruncatedGradientConfig(shapes="off", second_order=False),  # which is moved less
     "one step": TruncatedGradientConfig(shapes="off", mixed=False),
     "declared too": TruncatedGradientConfig(shapes="off", missing=(Missing("*", (-7.0,)),)),
     "squared": TruncatedGradientConfig(loss="squared"),
