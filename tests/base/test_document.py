@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import pytest
+from annotated_types import Ge, Gt, Le, Lt, MaxLen
 
-from riata.base.bounds import Ge, Gt, Le, Lt, MaxLen
 from riata.base.document import ByKind, read_document, write_document
 from riata.base.errors import BadInput
 

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from riata.base.bounds import Doc, Ge, Gt, Le, Lt, MaxLen
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, doc
+
 from riata.base.document import ByKind
 from riata.web.api.schema_of import schema_of
 
@@ -20,7 +21,7 @@ class Inner:
 @dataclass(frozen=True)
 class Other:
     kind: Literal["other"] = "other"
-    side: Annotated[float, Doc("how long")] = 1.0
+    side: Annotated[float, doc("how long")] = 1.0
 
 
 FORMS: dict[str, type[Any]] = {"inner": Inner, "other": Other}

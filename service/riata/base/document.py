@@ -1,7 +1,7 @@
 """Configuration documents: a mapping becomes a frozen dataclass, or an error with the path and the reason.
 
-The dataclass is the only definition: a field carries its default, its bounds (`base/bounds.py`) and its reason (the field's
-`Doc`). The same class is used for validation here, for the OpenAPI schema and for the written reference.
+The dataclass is the only definition: a field carries its default, its bounds (`annotated_types`) and its reason (the field's
+`doc`). The same class is used for validation here, for the OpenAPI schema and for the written reference.
 
 If a field takes one of several dataclasses (`ByKind`), the key `kind` selects one; without it, the first is used.
 """
@@ -14,11 +14,12 @@ import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
-from riata.base.bounds import Ge, Gt, Le, Lt, MaxLen
-from riata.base.dataclass import dataclass
+from annotated_types import Ge, Gt, Le, Lt, MaxLen
+
 from riata.base.errors import BadInput, nearest
 
 T = TypeVar("T")

@@ -8,10 +8,9 @@ Host header distinguishes such a request from one that was meant for this servic
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
-
-from riata.base.dataclass import dataclass
 
 EVERY_HOST: Final = "*"
 LOCALHOST: Final = "localhost"

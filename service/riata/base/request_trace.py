@@ -9,10 +9,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
-
-from riata.base.dataclass import dataclass
 
 APPEND: Final = "append"  # until the rows are durable
 LEARN: Final = "learn"  # until the served model has learnt them

@@ -13,14 +13,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from io import TextIOWrapper
 from itertools import chain, islice
 from typing import IO, Any, Final
 
 import msgspec
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Malformed
 from riata.cli.source import LINE_BYTES_MAX, not_utf8
 from riata.cli.tables import Column, Layout, Rows, found_roles, size_of

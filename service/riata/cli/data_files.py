@@ -5,12 +5,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Malformed, TooLarge
 from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.cli.blocks import blocks, head_of, position

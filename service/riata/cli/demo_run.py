@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 from urllib.parse import quote
@@ -16,7 +17,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from riata.base.clock import Clock
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.cli.demo_stream import Stream
 from riata.cli.model_setup import without_label

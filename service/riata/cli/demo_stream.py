@@ -7,11 +7,10 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from typing import Any, Final
 
-from riata.base.dataclass import dataclass
 from riata.cli.model_setup import sniff_labels
 from riata.cli.source import open_source, read_rows
 from riata.wire.readers import reader_named

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Final, Protocol, Self, TypeVar
 
 import typer
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.cli.connect import DEFAULT_URL, ModelOption, UrlOption, connected
 from riata.cli.feed_rows import VALUE, FieldsSeen, Layout, Message, event_of

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-from riata.base.dataclass import dataclass
 from riata.wire.given import ABSENT, category_word
 
 CLOUD_EVENT: Final = "specversion"  # the attribute that every CloudEvent has

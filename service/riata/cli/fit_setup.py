@@ -6,11 +6,11 @@ import json
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Malformed
 from riata.cli.model_setup import (
     add_curves,

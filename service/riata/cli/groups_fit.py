@@ -6,12 +6,12 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import typer
 
-from riata.base.dataclass import dataclass
 from riata.base.directories import write_whole
 from riata.base.errors import Malformed
 from riata.base.svg import COLOURS, Svg, curve_points

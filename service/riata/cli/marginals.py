@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from typing import Any, Final
@@ -11,7 +12,6 @@ import numpy as np
 from rich.table import Table
 
 from riata.base.arrays import F64
-from riata.base.dataclass import dataclass
 from riata.base.errors import Malformed
 from riata.cli.show import ramp
 from riata.predict.factory import make_model

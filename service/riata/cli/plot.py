@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 
 BLANK: Final = 0x2800  # Unicode's Braille block begins with the empty cell

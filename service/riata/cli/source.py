@@ -11,12 +11,12 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import BufferedReader, RawIOBase
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Malformed
 from riata.wire.readers import FILE_READERS, reader_named
 

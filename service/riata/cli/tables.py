@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, NamedTuple, Protocol
 
 import typer
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.wire.given import Given
 from riata.wire.tables import BadRow, Roles

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any, Final
 
 import typer
 
-from riata.base.dataclass import dataclass
 from riata.base.directories import write_whole
 from riata.base.errors import BadInput, Malformed, nearest
 from riata.cli.open_table import PARQUET_MAGIC, as_lines

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 from urllib.parse import quote
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.client.errors import ApiConflict, ApiError, ApiNotFound, RowProblem, Unreachable, error_of, read_row_problems

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import RiataError
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.client.calls import (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import scipy.sparse
 
 from riata.base.arrays import F64, I64, U32
-from riata.base.dataclass import dataclass
 from riata.base.limits import VALUE_ABS_MAX, WEIGHT_MAX
 from riata.maths.hashing import NUMBER
 from riata.native.reading import hash_of, normalise_l2

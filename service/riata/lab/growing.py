@@ -13,13 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U64
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.native.library import core, struct
 from riata.trees.curves import Curves, CurveVariable, NumberVariable, Variable, curve, rows_of, warp_pairs

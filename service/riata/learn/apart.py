@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import struct as layout
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, U32, Arrays
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt
 from riata.learn.frozen import check_numbers
 from riata.learn.slot_table import HASH_BITS

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, doc
 
 from riata.base.arrays import BOOL, F64, I64, Arrays
-from riata.base.bounds import Doc, Ge, Gt, Le
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
@@ -47,7 +47,7 @@ class FtrlProximalConfig(LearnerSettings):
         float,
         Gt(0),
         Le(1e6),
-        Doc(
+        doc(
             "Step size: a gradient g moves a weight by about alpha g / (beta + the root of the sum of its squared gradients). "
             "Rows of several hundred counts overshoot: they need 0.05, or 1.5 with the encoder's normalise "
             '"l2", which on three of seven texts has less than half of the log loss, and on none more. Default 0.15, for '
@@ -58,7 +58,7 @@ class FtrlProximalConfig(LearnerSettings):
         float,
         Gt(0),
         Le(1e12),
-        Doc(
+        doc(
             "Makes the first steps of a feature smaller. Default 0.1: with 0.01 the log loss is 1 % better, but 3 % worse on "
             "clicks; with 1, as in the paper, it is 7 % worse."
         ),
@@ -67,7 +67,7 @@ class FtrlProximalConfig(LearnerSettings):
         float,
         Ge(0),
         Le(1e12),
-        Doc(
+        doc(
             "L1 penalty of every weight but the intercept, on the sum of the losses. Default 0.1: 55 to 96 % of words and "
             "click values have weight zero, for 1 % of the log loss; with 0.5 it is 81 to 98 %, for 4 % more."
         ),
@@ -76,18 +76,18 @@ class FtrlProximalConfig(LearnerSettings):
         float,
         Ge(0),
         Le(1e12),
-        Doc(
+        doc(
             "L2 penalty of every weight but the intercept, on the sum of the losses. Default 0: with 1 none of five streams "
             "gains more than 1 %, and two lose 5 and 7 %."
         ),
     ] = 0.0
     intercept: Annotated[
         bool,
-        Doc("Learn an intercept: a feature that is always 1, without a penalty. Default true: the base rate is learnt directly."),
+        doc("Learn an intercept: a feature that is always 1, without a penalty. Default true: the base rate is learnt directly."),
     ] = True
     standardised: Annotated[
         bool,
-        Doc(
+        doc(
             "Learn values other than 1 in units of their own, taken from the first 1024 rows: less the mean and over the "
             "spread for features of nine rows of ten, over the root mean square for others where it is above 1. Weights stay "
             "in the units of the input. Default true: units and origins of columns do not matter."

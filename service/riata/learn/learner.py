@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, U32, Arrays
-from riata.base.dataclass import dataclass, frozen_dataclass
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.apart import Apart
 from riata.learn.shapes import Shapes
 from riata.maths.links import Link

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, doc
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
-from riata.base.bounds import Doc, Ge, Gt, Le
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Corrupt
 from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
@@ -112,7 +112,7 @@ class ParticleFilterConfig(LearnerSettings):
     features_max: Annotated[
         int,
         Ge(1),
-        Doc(
+        doc(
             "Maximum number of features, without the intercept, at most 32. A row with a further feature is refused "
             "(vocabulary_full). Default 16: above it the particles are hardly more than a normal distribution, and the model's "
             "description says so."
@@ -122,16 +122,16 @@ class ParticleFilterConfig(LearnerSettings):
         float,
         Gt(0),
         Le(1e6),
-        Doc(
+        doc(
             "Prior of every weight: a Laplace distribution with density proportional to exp(-gamma |weight|). Features of the "
             "order of 0.01 need a smaller gamma, or to be rescaled. Default 1: weakly informative, if features are of the "
             "order of one."
         ),
     ] = 1.0
-    gamma_intercept: Annotated[float, Gt(0), Le(1e6), Doc("Prior of the intercept, as gamma. Default 0.2.")] = 0.2
+    gamma_intercept: Annotated[float, Gt(0), Le(1e6), doc("Prior of the intercept, as gamma. Default 0.2.")] = 0.2
     particles: Annotated[
         int | None,
-        Doc(
+        doc(
             "Number of particles, 100 to 1,000,000. In a new model, times the number of parameters it is at most 5,000,000, "
             "and times start too at most 10^10. Time per event and memory are proportional to it. Default null: 200 for each "
             "feature of features_max and for the intercept, at least 1000. The error of a posterior mean falls about as their "
@@ -142,7 +142,7 @@ class ParticleFilterConfig(LearnerSettings):
         int,
         Ge(1),
         Le(100_000),
-        Doc(
+        doc(
             "First events that are held in memory. At 16, 32, 64, ... and start of them the particles are drawn anew from "
             "their exact posterior by a Markov chain; then the events are dropped. They should be typical of the stream. "
             "Default 2000: takes about a second."
@@ -152,7 +152,7 @@ class ParticleFilterConfig(LearnerSettings):
         float,
         Gt(0),
         Le(0.9),
-        Doc(
+        doc(
             "The particles move when the effective sample size has fallen below this fraction of their number. Default 0.5; "
             "with a smaller one means are less accurate."
         ),
@@ -161,13 +161,13 @@ class ParticleFilterConfig(LearnerSettings):
         float,
         Gt(0),
         Le(10),
-        Doc(
+        doc(
             "Bandwidth of the kernel in units of the rule b_M = (4 / ((d + 2) M))^(1 / (d + 4)); at most 0.95 as a whole. "
             "Default 1.5: a wider kernel keeps more of the particles distinct."
         ),
     ] = 1.5
-    seed: Annotated[int, Ge(0), Le(2**63 - 1), Doc("Key of the random numbers. The same log gives the same bits.")] = 0
-    intercept: Annotated[bool, Doc("Learn an intercept: a feature that is 1 in every event. Default true.")] = True
+    seed: Annotated[int, Ge(0), Le(2**63 - 1), doc("Key of the random numbers. The same log gives the same bits.")] = 0
+    intercept: Annotated[bool, doc("Learn an intercept: a feature that is 1 in every event. Default true.")] = True
     far_values: FarValues = "auto"
 
     def __post_init__(self) -> None:

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I32, I64, U32, Arrays, read_only
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt
 from riata.learn.frozen import check_numbers
 from riata.native.library import core, struct

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
 
+from annotated_types import doc
+
 from riata.base.arrays import F64, I64, U32, Arrays
-from riata.base.bounds import Doc
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.learn.apart import Apart
 from riata.learn.learner import Learner
@@ -89,7 +89,7 @@ def require_logistic(kind: str, loss: str) -> None:
 
 FarValues = Annotated[
     Literal["auto", "off"],
-    Doc(
+    doc(
         "auto: as with truncated_gradient, with wider limits where predictions have standard errors. Default auto: 999 in the "
         "first row costs up to 2 % of the log loss in place of 30 %."
     ),

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt
 from riata.learn.first_rows import NAMES, Around, FirstRows, no_first_rows, rows_of
 from riata.learn.frozen import check_counts, check_numbers, check_slots

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from riata.base.bounds import Doc, Ge, Gt, Le, MaxLen
-from riata.base.dataclass import dataclass
+from annotated_types import Ge, Gt, Le, MaxLen, doc
+
 from riata.base.document import Exclusion, refuse
 from riata.base.errors import BadInput
 from riata.base.limits import NAME_BYTES_MAX
@@ -67,89 +68,89 @@ class TaylorSketchConfig(LearnerSettings):
     kind: Literal["taylor_sketch"] = "taylor_sketch"
     mode: Annotated[
         Literal["exact", "strict", "hybrid", "diag"],
-        Doc(
+        doc(
             "exact: every feature is in the block of cross curvature, up to features_max. strict: k selected features are in "
             "the block, and no other has a weight. hybrid: k features are in the block, and all others are updated one by one. "
             "diag: only the intercept is in the block. Default hybrid: any number of features, bounded memory."
         ),
     ] = "hybrid"
-    link: Annotated[Literal["logistic", "probit"], Doc("From margin to probability. Default logistic: weights are log-odds.")] = (
+    link: Annotated[Literal["logistic", "probit"], doc("From margin to probability. Default logistic: weights are log-odds.")] = (
         "logistic"
     )
     gamma: Annotated[
-        float, Ge(0), Le(1e12), Doc("L1 penalty of every weight, on the sum of the log-likelihoods of all events.")
+        float, Ge(0), Le(1e12), doc("L1 penalty of every weight, on the sum of the log-likelihoods of all events.")
     ] = 0.1
     gamma_schedule: Annotated[
         Literal["fixed", "linear", "sqrt"],
-        Doc(
+        doc(
             "fixed: gamma. linear, sqrt: at event i gamma times i / gamma_events, or times its root, at least gamma_floor "
             "times gamma. With linear the number of non-zero weights stays about constant as the stream grows; with fixed the "
             "penalty loses influence."
         ),
     ] = "fixed"
-    gamma_events: Annotated[int, Ge(1), Le(10**12), Doc("The event at which a growing penalty reaches gamma.")] = 10_000
+    gamma_events: Annotated[int, Ge(1), Le(10**12), doc("The event at which a growing penalty reaches gamma.")] = 10_000
     gamma_floor: Annotated[
         float,
         Gt(0),
         Le(1),
-        Doc("Smallest fraction of gamma while the penalty grows. Default 0.05: a penalty that starts from zero diverges."),
+        doc("Smallest fraction of gamma while the penalty grows. Default 0.05: a penalty that starts from zero diverges."),
     ] = 0.05
-    gamma_intercept: Annotated[float, Ge(0), Le(1e12), Doc("Penalty of the intercept. Default 0: it is not penalised.")] = 0.0
+    gamma_intercept: Annotated[float, Ge(0), Le(1e12), doc("Penalty of the intercept. Default 0: it is not penalised.")] = 0.0
     gamma_of: Annotated[
         tuple[FeatureGamma, ...],
         MaxLen(OWN_GAMMAS_MAX),
-        Doc("Penalties of single features instead of gamma, with the same schedule. 0: not penalised."),
+        doc("Penalties of single features instead of gamma, with the same schedule. 0: not penalised."),
     ] = ()
     k: Annotated[
         int,
         Ge(1),
         Le(MEMBERS_MAX),
-        Doc("Features in the block in the bounded modes, including the intercept."),
+        doc("Features in the block in the bounded modes, including the intercept."),
     ] = 300
-    features_max: Annotated[int, Ge(1), Le(MEMBERS_MAX), Doc("exact: maximum number of features, including the intercept.")] = (
+    features_max: Annotated[int, Ge(1), Le(MEMBERS_MAX), doc("exact: maximum number of features, including the intercept.")] = (
         MEMBERS_MAX
     )
     beyond: Annotated[
         Literal["refuse", "strict", "hybrid"],
-        Doc(
+        doc(
             "exact: what happens to a feature beyond features_max. refuse: its row is refused. strict, hybrid: it is treated "
             "like a feature outside the block in that mode. Default refuse: the result stays exact."
         ),
     ] = "refuse"
-    block: Annotated[int, Ge(1), Le(10**6), Doc("Events between two solves.")] = 100
+    block: Annotated[int, Ge(1), Le(10**6), doc("Events between two solves.")] = 100
     ramp: Annotated[
         float,
         Ge(0),
         Le(1),
-        Doc(
+        doc(
             "Bounded modes: while this fraction of the events so far is less than a block, a solve and a round come after that "
             "many events, at the start after every event. 0: every block is full. Default 0.05: without it no feature has a "
             "weight before the first round, and over the first thousand events of a text stream the log loss of strict is "
             "twice as high."
         ),
     ] = 0.05
-    rounds: Annotated[int, Ge(1), Le(10**6), Doc("Bounded modes: solves between two rounds of eviction and admission.")] = 4
+    rounds: Annotated[int, Ge(1), Le(10**6), doc("Bounded modes: solves between two rounds of eviction and admission.")] = 4
     admit: Annotated[
-        float, Gt(0), Le(10), Doc("A feature may enter the block if its |Omega| reaches this fraction of its gamma.")
+        float, Gt(0), Le(10), doc("A feature may enter the block if its |Omega| reaches this fraction of its gamma.")
     ] = 0.8
     hysteresis: Annotated[
         float,
         Ge(1),
         Le(100),
-        Doc("strict: factor by which a feature must be stronger than a member of the block to replace it."),
+        doc("strict: factor by which a feature must be stronger than a member of the block to replace it."),
     ] = 1.1
     prior_curvature: Annotated[
         float,
         Ge(0),
         Le(1e12),
-        Doc(
+        doc(
             "Prior curvature of every feature, in units of its largest x^2. Default 1: without it a feature seen twice "
             "overshoots."
         ),
     ] = 1.0
     prior_by_row: Annotated[
         bool,
-        Doc(
+        doc(
             "hybrid, diag: measure the prior curvature of a feature outside the block by 0.3 |x|^1.5 (sum of |x| of the "
             "row)^0.5 instead of x^2. Default true: with it a gamma that is thirty times too small costs little on texts; "
             "without it the log loss doubles."
@@ -159,24 +160,24 @@ class TaylorSketchConfig(LearnerSettings):
         float,
         Ge(0),
         Le(1),
-        Doc("Smallest curvature of an event as a fraction of its |residual|; bounds the step of a confident mistake."),
+        doc("Smallest curvature of an event as a fraction of its |residual|; bounds the step of a confident mistake."),
     ] = 0.25
     rho: Annotated[
         float,
         Gt(0),
         Le(1),
-        Doc("Factor by which each later event reduces the weight of an event. Default 1: nothing is forgotten."),
+        doc("Factor by which each later event reduces the weight of an event. Default 1: nothing is forgotten."),
     ] = 1.0
     burn_in: Annotated[
         int,
         Ge(0),
         Le(2**62),
-        Doc("Events during which early events are forgotten polynomially. Default 0: no burn-in."),
+        doc("Events during which early events are forgotten polynomially. Default 0: no burn-in."),
     ] = 0
-    burn_in_power: Annotated[float, Gt(0), Le(10), Doc("An event s weighs (s / i)^power at event i of the burn-in.")] = 2.0
+    burn_in_power: Annotated[float, Gt(0), Le(10), doc("An event s weighs (s / i)^power at event i of the burn-in.")] = 2.0
     warm_up: Annotated[
         int | None,
-        Doc(
+        doc(
             "First events that are held and linearised again until they fit, so that errors of the first predictions do not "
             "remain. At most 100,000, and in a new model 2*10^11 over the square of features_max (exact) or k. Default null: "
             "1000; 0 in the bounded modes without relinearise, which have ramp instead."
@@ -184,20 +185,20 @@ class TaylorSketchConfig(LearnerSettings):
     ] = None
     relinearise: Annotated[
         bool,
-        Doc(
+        doc(
             "Keep a sample of rows, which shows whether standard errors can be trusted. In the bounded modes hold the rows of "
             "the warm-up too, and linearise them again at its end. Default true: without it margins can stay five standard "
             "errors from the optimum. Models from before this setting have false."
         ),
     ] = True
     reexpand: Annotated[
-        int, Ge(0), Le(10_000), Doc("exact: events that are held and then linearised again together. Default 0: none.")
+        int, Ge(0), Le(10_000), doc("exact: events that are held and then linearised again together. Default 0: none.")
     ] = 0
     tolerance: Annotated[
         float,
         Gt(0),
         Le(1),
-        Doc(
+        doc(
             "A solve ends when no optimality condition is violated by more than this fraction of gamma, or of 0.001 if gamma "
             "is smaller. Default 0.01: a smaller value changes the weights by less than the next events do."
         ),
@@ -206,16 +207,16 @@ class TaylorSketchConfig(LearnerSettings):
         int,
         Ge(1),
         Le(10**6),
-        Doc(
+        doc(
             "Maximum number of sweeps of a solve; the next solve continues from there. In a new model at most 10^11 over the "
             "square of features_max (exact) or k, and at most 10,000 with a tolerance below 1e-10. Default 10: more did not "
             "change any log loss."
         ),
     ] = 10
-    intercept: Annotated[bool, Doc("Learn an intercept: a feature that is 1 in every event.")] = True
+    intercept: Annotated[bool, doc("Learn an intercept: a feature that is 1 in every event.")] = True
     standardised: Annotated[
         bool,
-        Doc(
+        doc(
             "Learn values other than 1 in units of their own, as with ftrl_proximal. gamma and prior_curvature are in these "
             "units; weights are shown in those of the input. Default true: units and origins of columns do not matter."
         ),
@@ -224,7 +225,7 @@ class TaylorSketchConfig(LearnerSettings):
     shadow: Annotated[
         tuple[Annotated[float, Gt(0), Le(1e12)], ...],
         MaxLen(SHADOWS_MAX),
-        Doc("Other penalties to try on the same sketch, each with its own progressive loss."),
+        doc("Other penalties to try on the same sketch, each with its own progressive loss."),
     ] = ()
 
     exclusions = EXCLUSIONS

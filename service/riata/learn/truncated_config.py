@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
-from riata.base.bounds import Doc, Ge, Gt, Le, MaxLen
-from riata.base.dataclass import dataclass
+from annotated_types import Ge, Gt, Le, MaxLen, doc
+
 from riata.base.document import DocumentValue, Exclusion, refuse
 from riata.base.errors import BadInput, nearest
 from riata.base.limits import NAME_BYTES_MAX
@@ -149,14 +149,14 @@ class TruncatedGradientConfig(LearnerSettings):
     kind: Literal["truncated_gradient"] = "truncated_gradient"
     loss: Annotated[
         Literal["logistic", "squared", "hinge"],
-        Doc(
+        doc(
             "logistic gives probabilities; squared is (margin - label)^2; hinge gives margins only. Default logistic: most "
             "labels are binary, and most clients need a probability."
         ),
     ] = "logistic"
     rate: Annotated[
         Literal["constant", "decaying", "adaptive"],
-        Doc(
+        doc(
             "constant: eta. decaying: eta (delay / (delay + i))^power at row i = 0, 1, ... adaptive: for each feature eta / "
             "root of the sum of its squared gradients. Default adaptive: rare features still learn after frequent ones have "
             "converged."
@@ -164,7 +164,7 @@ class TruncatedGradientConfig(LearnerSettings):
     ] = "adaptive"
     normalised: Annotated[
         bool,
-        Doc(
+        doc(
             "Divide each feature by its largest value so far, inside the update. Only with the adaptive rate. Gravity and "
             "ceiling then apply to weight times scale. Default true: units do not matter."
         ),
@@ -173,21 +173,21 @@ class TruncatedGradientConfig(LearnerSettings):
         float,
         Gt(0),
         Le(1e6),
-        Doc(
+        doc(
             "Step size. Default 0.9: larger steps are better if features are informative, smaller ones if labels are noisy. "
             "With 0.5 the noisy stream is 3 % better and texts are 22 % worse; with 1.2 it is 4 % worse and texts are 8 % "
             "better."
         ),
     ] = ETA
     power: Annotated[
-        float, Ge(0), Le(1), Doc("Exponent of the decaying rate. Default 1/2: the value from theory without strong convexity.")
+        float, Ge(0), Le(1), doc("Exponent of the decaying rate. Default 1/2: the value from theory without strong convexity.")
     ] = 0.5
-    delay: Annotated[float, Gt(0), Le(1e12), Doc("Rows before the rate decays noticeably. Default 1: eta / sqrt(1 + i).")] = 1.0
+    delay: Annotated[float, Gt(0), Le(1e12), doc("Rows before the rate decays noticeably. Default 1: eta / sqrt(1 + i).")] = 1.0
     accumulator: Annotated[
         float,
         Ge(0),
         Le(ACCUMULATOR_MAX),
-        Doc(
+        doc(
             "Initial value of the sums of squared gradients of the adaptive rate, also for the intercept. With 0 the first "
             "step of a feature would have full size. Default 0.03: a stream of rare clicks is not overfitted, and values from "
             "0.01 to 0.1 give similar results."
@@ -196,7 +196,7 @@ class TruncatedGradientConfig(LearnerSettings):
     reach: Annotated[
         float,
         Gt(1),
-        Doc(
+        doc(
             "Only with normalised: a value counts in the step as at most this many times the largest one before, so that one "
             'outlier cannot disable a feature. "infinite": no limit. Default 2: a scale a thousand times too small is '
             "corrected within ten rows."
@@ -204,7 +204,7 @@ class TruncatedGradientConfig(LearnerSettings):
     ] = 2.0
     scale: Annotated[
         Literal["largest", "counts"],
-        Doc(
+        doc(
             "Only with normalised: what a feature that is not a numeric column is divided by. largest: its largest value seen. "
             "counts: nothing while its values are at most 16, then a sixteenth of the largest one. counts is better for words, "
             "of which one long text would make the steps smaller for good. Default largest: units do not matter."
@@ -212,7 +212,7 @@ class TruncatedGradientConfig(LearnerSettings):
     ] = "largest"
     mixed: Annotated[
         bool,
-        Doc(
+        doc(
             "Learn with three step sizes side by side, 0.6, 2.7 and 24.3, and mix their margins by how likely they made the "
             "labels so far. The larger two have ten times the accumulator, and take values up to 16 as they are. Only with the "
             "logistic loss and with normalised; an eta other than 0.9 stays. False: every setting stays. Default true: the best "
@@ -221,7 +221,7 @@ class TruncatedGradientConfig(LearnerSettings):
     ] = True
     base_rate: Annotated[
         bool,
-        Doc(
+        doc(
             "With `mixed`, the rate of positives so far is one more member, until the others have made the labels much likelier. "
             "Only with an intercept, and not with several classes. Default true: the log loss of rare clicks is up to 9 % less, "
             "and that of 23 public streams at most 0.2 % more."
@@ -229,14 +229,14 @@ class TruncatedGradientConfig(LearnerSettings):
     ] = True
     second_order: Annotated[
         bool,
-        Doc(
+        doc(
             "With `base_rate`, while there are fewer than 80 features: a member moves all weights together, by their covariance. "
             "Default true: the log loss of small tables is up to 35 % less."
         ),
     ] = True
     shapes: Annotated[
         DeclaredShapes | Literal["auto", "off"],
-        Doc(
+        doc(
             "auto: where a quarter of the features are values of numeric columns, the margin gets a number for the interval of "
             "each value, and for pairs of columns that an additive model misses. off: a linear model. An object lists columns, "
             "pairs or both, named as in explanations, pairs also with indicators; what it leaves out is found. Only with the "
@@ -245,14 +245,14 @@ class TruncatedGradientConfig(LearnerSettings):
     ] = "auto"
     classes_shaped: Annotated[
         bool,
-        Doc(
+        doc(
             "Whether several classes have shapes and bounds. Columns and pairs are those of all classes. Default true, as for "
             "two classes."
         ),
     ] = True
     bounded: Annotated[
         bool,
-        Doc(
+        doc(
             "Probabilities take margins as at most 1 + ln(rows learnt + 2) in size: after n rows no event is known to be rarer "
             "than about one in n. Only with the logistic loss. Default true: the log loss of public streams is up to 26 % less, "
             "and at most 0.2 % more. False: as in the paper."
@@ -260,14 +260,14 @@ class TruncatedGradientConfig(LearnerSettings):
     ] = True
     step: Annotated[
         Literal["invariant", "gradient"],
-        Doc(
+        doc(
             "invariant: the update of an importance-weighted row is the limit of many small steps. gradient: importance "
             "multiplies the gradient. Default invariant: a large eta or importance cannot move a margin past its label."
         ),
     ] = "invariant"
     rule: Annotated[
         Literal["truncate", "round", "subgradient"],
-        Doc(
+        doc(
             "truncate: shrink weights up to the ceiling by eta * gravity * period. round: set weights up to the ceiling to "
             "zero. subgradient: shrink every weight by eta * gravity at every row, even past zero; hardly ever sparse. Default "
             "truncate: weights are sparse, and a small weight that keeps growing survives."
@@ -277,7 +277,7 @@ class TruncatedGradientConfig(LearnerSettings):
         float,
         Ge(0),
         Le(1e6),
-        Doc(
+        doc(
             "L1 penalty: how strongly each row pulls weights towards zero. Default 3e-5: half of the words of texts and nearly "
             "all values of click logs get weight zero, for less than 1 % of the log loss; noisy streams improve."
         ),
@@ -286,26 +286,26 @@ class TruncatedGradientConfig(LearnerSettings):
         int,
         Ge(1),
         Le(2**31),
-        Doc("Rows between truncations. Default 100: a feature in one row of a hundred has one row to outgrow a truncation."),
+        doc("Rows between truncations. Default 100: a feature in one row of a hundred has one row to outgrow a truncation."),
     ] = 100
     ceiling: Annotated[
         float,
         Gt(0),
-        Doc(
+        doc(
             'Weights above it are not truncated; "infinite": all are. Default 0.1: large weights stay unbiased, and weights '
             "that move a margin by less than a tenth may become zero."
         ),
     ] = 0.1
     intercept: Annotated[
         bool,
-        Doc(
+        doc(
             "Learn an intercept: a feature that is always 1, never truncated, with a step size of its own. Default true: the "
             "base rate is learnt directly."
         ),
     ] = True
     centred: Annotated[
         bool,
-        Doc(
+        doc(
             "Steps of numeric columns are those of the value less its running mean; the intercept moves against them. Numeric "
             "columns are features in more than half of the rows with values other than 1. Weights stay in the units of the "
             "input. Only with normalised and an intercept. False: as in the paper. Default true: on streams of numbers the log "
@@ -314,7 +314,7 @@ class TruncatedGradientConfig(LearnerSettings):
     ] = True
     calibrated: Annotated[
         bool,
-        Doc(
+        doc(
             "Multiply margins by a number, and add one, both learnt online and folded into the weights that are served. Only "
             "with the logistic loss, and with normalised. False: as in the paper. Default true: on texts the log loss is 12 to "
             "22 % less; elsewhere it differs by at most 1 %."
@@ -322,7 +322,7 @@ class TruncatedGradientConfig(LearnerSettings):
     ] = True
     scaled_label: Annotated[
         bool,
-        Doc(
+        doc(
             "Learn labels less their mean and over their spread, both of the first 1024 rows; predictions are in the units of "
             "the label. Only with the squared loss and the adaptive rate. False: as in the paper. Default true: steps have the "
             "size of eta whatever the label."
@@ -331,7 +331,7 @@ class TruncatedGradientConfig(LearnerSettings):
     missing: Annotated[
         tuple[Missing, ...],
         MaxLen(MISSING_MAX),
-        Doc(
+        doc(
             "Values that stand for a missing one, such as 999. Where a feature has one it counts as absent, and the row has an "
             "indicator of the feature and the value in its place. The log keeps rows as sent, and refits take them so. Not with "
             "encoder.normalise."
@@ -339,7 +339,7 @@ class TruncatedGradientConfig(LearnerSettings):
     ] = ()
     far_values: Annotated[
         Literal["auto", "off"],
-        Doc(
+        doc(
             "auto: a value counts as at most three times the distance of the quartiles from the median of its numeric column. "
             "One far outside that repeats gets an indicator, and counts as the median, since it may stand for a missing one. "
             "Not with encoder.normalise, and with shapes only if `mixed`. Default auto: 999 in 5 % of the "
@@ -348,7 +348,7 @@ class TruncatedGradientConfig(LearnerSettings):
     ] = "auto"
     grid: Annotated[
         bool,
-        Doc(
+        doc(
             "Round weights and truncations to multiples of 2^-40, so that their sums are exact. Not with normalised. Default "
             "false: float64 is accurate enough."
         ),

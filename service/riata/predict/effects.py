@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.base.dataclass import dataclass
 from riata.learn.learner import Weights
 from riata.learn.slot_table import HASH_BITS
 from riata.predict.name_book import NameBook

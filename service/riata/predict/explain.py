@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.base.dataclass import dataclass
 from riata.learn.apart import Part
 from riata.learn.learner import Weights
 from riata.learn.shapes import Shapes

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 import numpy as np
 
 from riata.base.arrays import F64, U32, Arrays, read_only
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt
 from riata.learn.apart import DECLARED, Apart, read_apart
 from riata.learn.apart import PARTS as APART

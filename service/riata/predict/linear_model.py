@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 import numpy as np
 
 from riata.base.arrays import F64, U32, Arrays, read_only
-from riata.base.dataclass import dataclass
 from riata.base.limits import CURVATURE_CARRIED_BYTES_MAX
 from riata.learn.learner import Weights
 from riata.maths.links import LINKS, LinkFunction, answers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from typing import Any, Final, Literal, Protocol
@@ -10,7 +11,6 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, Arrays
-from riata.base.dataclass import dataclass
 from riata.learn.learner import Weights
 from riata.native.library import copy_struct, core, struct
 from riata.native.reading import records_struct, rules_struct, sink_struct

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, cast
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, U32, Arrays, read_only
-from riata.base.dataclass import dataclass
 from riata.base.errors import Conflict, Corrupt
 from riata.base.limits import CURVATURE_CARRIED_BYTES_MAX
 from riata.learn.frozen import check_numbers, check_slots

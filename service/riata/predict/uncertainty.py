@@ -37,12 +37,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32, read_only
-from riata.base.dataclass import dataclass
 from riata.base.halt import lent
 from riata.learn.learner import Sample, Sketch, Weights
 from riata.learn.slot_table import HASH_BITS

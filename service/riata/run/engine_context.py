@@ -6,11 +6,10 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from riata.base.clock import Clock
-from riata.base.dataclass import dataclass
 from riata.base.errors import Conflict, RiataError
 from riata.base.halt import Halt
 from riata.base.process import lower_priority

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from riata.base.dataclass import dataclass
 from riata.run.state.damage import Damage
 from riata.run.writer.checkpointer import Retention
 

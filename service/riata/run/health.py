@@ -6,11 +6,10 @@ Nothing here accesses the store.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import RiataError
 from riata.run.engine import Engine
 from riata.run.engine_shared import READING, SharedEngine

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, RiataError, Unavailable
 from riata.run.engine_context import later
 from riata.store.store import Appended

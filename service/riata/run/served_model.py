@@ -6,11 +6,10 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from riata.base.clock import Clock
-from riata.base.dataclass import dataclass
 from riata.base.errors import Busy, RiataError, Unavailable
 from riata.predict.name_book import NameBook
 from riata.run.labels.pending_rows import Delays

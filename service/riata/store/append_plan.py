@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from riata.base.arrays import BOOL
-from riata.base.dataclass import frozen_dataclass
 from riata.base.errors import BadInput, Corrupt, NotFound
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.store import layout, records
 from riata.store.records import first_chain, next_chain, observe_record, record_digest, row_digests
 from riata.store.store import Append, Appended, Head, Record

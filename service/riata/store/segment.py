@@ -26,6 +26,7 @@ import contextlib
 import mmap
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,7 +34,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from riata.base.arrays import F64, I64, U32
-from riata.base.dataclass import dataclass
 from riata.base.directories import sync_directory
 from riata.base.errors import Corrupt, Unavailable
 from riata.store import layout, segment

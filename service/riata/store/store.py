@@ -9,13 +9,13 @@ renews its lease, the others follow what it publishes. Each process, and each th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal, NamedTuple, Protocol
 
 from riata.base.arrays import BOOL
-from riata.base.dataclass import dataclass, frozen_dataclass
 from riata.base.errors import BadInput, Conflict
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.wire.batch import Batch, Encoded
 from riata.wire.names import Names
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.native.library import core, struct
 

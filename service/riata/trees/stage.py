@@ -6,13 +6,12 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Malformed
 from riata.trees.curves import Curves, CurveVariable, Prototypes, curve, nearer_left, prototypes_of
 from riata.trees.tree import LEAF, Tree, draw_tree, read_tree

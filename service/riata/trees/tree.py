@@ -7,12 +7,12 @@ the left prototype as to the right one, a row with a number if that is at most t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, SupportsInt
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I32, I64
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Corrupt, Malformed
 from riata.base.svg import COLOURS, Svg, curve_points
 from riata.native.library import core

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from riata.base.arrays import F64, I64, U8, Arrays
-from riata.base.bounds import Ge, Le
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Stepped
 from riata.maths.links import LINKS, Answers

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from riata.base.arrays import Arrays
-from riata.base.dataclass import frozen_dataclass
 from riata.base.errors import Corrupt
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.learner import Stepped, Weights
 from riata.wire.batch import Batch, in_one_piece, join_batches
 

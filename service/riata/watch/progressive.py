@@ -6,14 +6,14 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from riata.base.arrays import BOOL, F64, I64, Arrays
-from riata.base.bounds import Ge, Le
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt
 from riata.learn.learner import Stepped, Weights
 from riata.learn.slot_table import zero_table

@@ -9,13 +9,12 @@ never changed: each step returns another one, so the model that is served may ho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, U32, Arrays
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt
 from riata.learn.learner import Weights
 from riata.watch.observer import Observer, freeze_names, thaw_names

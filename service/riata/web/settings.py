@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Final
 
 from riata.base.clock import Clock
-from riata.base.dataclass import dataclass
 from riata.run.service import Service
 
 INLINE_BYTES_MAX: Final = 64 * 2**10  # larger bodies are parsed in a thread: 64 KiB take the event loop about 0.2 ms

@@ -14,12 +14,12 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, U32
-from riata.base.dataclass import dataclass
 
 _MARK: Final = b"\xff\xff\xff\xff"
 END: Final = _MARK + bytes(4)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U8, U32
-from riata.base.dataclass import frozen_dataclass
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import WEIGHT_MAX
 
 NO_TIME: Final = -(2**63)  # in an array of times: the row says none

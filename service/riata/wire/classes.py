@@ -7,14 +7,13 @@ its class: 0, 1, 2, … The names in their order are a setting of the model, whi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 import numpy as np
+from annotated_types import Ge, Le, MaxLen
 
 from riata.base.arrays import F64, I64
-from riata.base.bounds import Ge, Le, MaxLen
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.wire.batch import select_rows
 from riata.wire.parsed import Parsed, Reading, RowError, names_in

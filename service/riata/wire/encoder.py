@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Protocol
 
+from annotated_types import Ge, Le, MaxLen
+
 from riata.base.arrays import F64
-from riata.base.bounds import Ge, Le, MaxLen
-from riata.base.dataclass import dataclass
 from riata.base.document import DocumentValue, Exclusion, refuse, write_document
 from riata.base.errors import BadInput
 from riata.base.limits import BITS_MAX, BITS_MIN, NAME_BYTES_MAX, NAMES_KEPT_MAX

@@ -32,6 +32,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from copy import copy
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -39,7 +40,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from riata.base.arrays import U64
-from riata.base.dataclass import dataclass
 from riata.base.document import DocumentValue
 from riata.base.errors import BadInput, nearest
 from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX

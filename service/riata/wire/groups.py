@@ -14,12 +14,12 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import I64
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.base.limits import NAMES_KEPT_MAX
 

@@ -20,8 +20,8 @@ from typing import Any, Final, overload
 import numpy as np
 
 from riata.base.arrays import I64, U8, U32, U64, aligned
-from riata.base.dataclass import frozen_dataclass
 from riata.base.errors import Corrupt
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import NAMES_KEPT_MAX
 from riata.native.library import address, core, held, struct
 from riata.wire.rows import EQUALS, FOUND, NAMESPACE, WORD, BatchBuilder

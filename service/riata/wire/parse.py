@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, Literal
@@ -18,8 +18,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from riata.base.arrays import I64, U8, U64
-from riata.base.dataclass import dataclass, frozen_dataclass
 from riata.base.errors import TooLarge, Unsupported
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import QUERY_BYTES_MAX
 from riata.maths.hashing import NUMBER
 from riata.native.reading import NOT_A_NUMBER, hash_of, parse_number, rules_struct

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, U8
-from riata.base.dataclass import dataclass
 from riata.native.library import core
 from riata.native.reading import list_rows, sink_of
 from riata.wire.batch import NO_TIME, Batch, Encoded

@@ -7,10 +7,8 @@ imports little: the command line lists the formats in its help.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
-
-from riata.base.dataclass import dataclass
 
 if TYPE_CHECKING:
     from riata.wire.encoder import Curves

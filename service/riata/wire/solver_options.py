@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, nearest
 
 AUTO: Final = "auto"

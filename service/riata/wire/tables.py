@@ -10,14 +10,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, nearest
 from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.wire.given import ABSENT, DISTINCT_MAX, NO, YES, Given, given_value, plain_number

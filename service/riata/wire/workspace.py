@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import F64, U8, U32
-from riata.base.dataclass import dataclass
 from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.wire.rows import BatchBuilder, RecordScratch, make_row, make_sink, row_capacity
 

@@ -21,13 +21,12 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, Arrays
-from riata.base.dataclass import dataclass
 from riata.lab.batch.data import Data
 from riata.lab.batch.passes import CURVATURE, LIKELIHOOD, MOMENT, RESIDUAL, SPREAD, Request
 from riata.lab.batch.pool import Pool

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from riata.base.dataclass import dataclass
 from riata.lab.batch.irls_lars import IrlsLars
 from riata.lab.batch.parallel_sgd import ParallelSgd
 from riata.lab.batch.pool import Pool

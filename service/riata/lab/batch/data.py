@@ -11,13 +11,12 @@ sums over parts, so the parts decide the bits of a solution.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from riata.base.arrays import F64, I32, I64, U32
-from riata.base.dataclass import dataclass
 from riata.native.library import core, struct
 
 PART_ROWS: Final = 2**16

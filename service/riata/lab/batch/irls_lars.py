@@ -13,13 +13,12 @@ Columns that equal another one are left out, and so are combinations of others w
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, TooLarge
 from riata.lab.batch.certificate import Expansion, Record, best_share, between, certify, promised, rose, search_request
 from riata.lab.batch.pool import Pool

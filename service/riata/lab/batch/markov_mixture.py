@@ -23,13 +23,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import F64, I64
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 
 BURN_IN: Final = 500  # sweeps of the Gibbs sampler

@@ -11,12 +11,12 @@ pass, not the optimum: its certificate says how far it is from there. RMMP can s
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
 
 from riata.base.arrays import F64, Arrays
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, TooLarge
 from riata.lab.batch.certificate import Record
 from riata.lab.batch.passes import INTERCEPT, STATE, Rates, new_walk

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, cast
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, Arrays
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Conflict
 from riata.lab.batch.data import Data
 from riata.learn.learner import Weights

@@ -20,13 +20,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, U32, Arrays
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Conflict, TooLarge
 from riata.lab.batch.certificate import (
     Expansion,

@@ -19,13 +19,12 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, I64
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Conflict
 from riata.lab.batch.pool import Pool, Serial
 from riata.lab.batch.problem import Problem, Solution, Spent

@@ -9,12 +9,12 @@ a run of one weight has the penalty of the lasso. `Balakrishnan 2007`, chapter 4
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64
-from riata.base.dataclass import dataclass
 from riata.base.errors import TooLarge
 from riata.lab.batch.certificate import Expansion, balance, dual_distance, expansion_of, expansion_request
 from riata.lab.batch.data import Data

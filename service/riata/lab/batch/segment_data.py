@@ -8,13 +8,12 @@ when a part is loaded.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Corrupt
 from riata.lab.batch.data import PART_ROWS, Rows, no_slots
 from riata.native.library import core, struct

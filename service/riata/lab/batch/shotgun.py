@@ -17,12 +17,12 @@ import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, distinct
-from riata.base.dataclass import dataclass
 from riata.lab.batch.certificate import Record
 from riata.lab.batch.passes import (
     Columns,

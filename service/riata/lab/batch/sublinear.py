@@ -12,12 +12,12 @@ What it saves is accesses on dense data. On sparse rows one pass of stochastic g
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.lab.batch.certificate import Record
 from riata.lab.batch.data import Data, Rows, native_rows

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from riata.base.arrays import F64, I64, U32
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.learn.registry import build_learner, spec_of
 from riata.learn.spec import Adopted, Sums

@@ -11,13 +11,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.base.process import cores
 from riata.learn.learner import Stepped

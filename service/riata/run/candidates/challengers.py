@@ -22,12 +22,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
-from riata.base.dataclass import dataclass
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Busy, Conflict, LogGap
 from riata.base.process import BESIDE

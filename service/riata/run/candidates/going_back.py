@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Final
 
 from riata.base.clock import SYNTAX, read_moment, said, unix_ms
-from riata.base.dataclass import dataclass
 from riata.base.document import ABSENT, read_document
 from riata.base.errors import BadInput, Conflict, LogGap
 from riata.base.process import BESIDE

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, get_args
 
@@ -24,7 +24,6 @@ import numpy as np
 
 from riata.base.arrays import BOOL, I64, distinct
 from riata.base.clock import rfc3339
-from riata.base.dataclass import dataclass
 from riata.base.errors import Busy, Conflict, Corrupt, LogGap, NotFound
 from riata.run.log.effective_log import EffectiveLog, read_effective_log
 from riata.run.log.event_times import record_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.lab.batch.certificate import certify, expansion_of, expansion_request
 from riata.lab.batch.choose import Choice, Solver, choose

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,6 @@ import numpy as np
 
 from riata.base.arrays import Arrays
 from riata.base.clock import Clock
-from riata.base.dataclass import dataclass
 from riata.base.directories import write_whole
 from riata.base.errors import Corrupt
 from riata.run.cluster.editions import decode_as

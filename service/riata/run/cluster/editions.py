@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, cast, get_args
 
 from riata.base.arrays import U32, Arrays, read_only
 from riata.base.clock import Clock
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Conflict, Corrupt, LogFork, NotFound
 from riata.learn.frozen import check_slots
 from riata.maths.links import Link

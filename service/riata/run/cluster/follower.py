@@ -23,10 +23,10 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from riata.base.clock import Clock
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt, NotFound, Unavailable
 from riata.run.cluster.editions import decode_as
 from riata.run.cluster.ledger import Ledger

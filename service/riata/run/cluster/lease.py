@@ -25,8 +25,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from riata.base.clock import Clock
-from riata.base.dataclass import frozen_dataclass
 from riata.base.errors import Conflict, LogFork
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn import registry
 from riata.store.store import Holder, Owner, SharedStore, Standing
 

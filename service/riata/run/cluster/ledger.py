@@ -22,10 +22,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt
 from riata.run.cluster.store_identity import KnownLog, Mark, StoreIdentityFile
 from riata.run.engine_settings import DEFAULT_MODEL

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from riata.base.dataclass import dataclass
 from riata.base.directories import write_whole
 from riata.base.errors import Corrupt
 from riata.run.engine_settings import DEFAULT_MODEL

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt, RiataError, Unavailable
 from riata.store.store import Store
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt, LogFork, LogGap, NotFound
 from riata.run.state.damage import Damage, event_of
 from riata.store.records import next_chain

@@ -11,14 +11,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Generic, NoReturn, TypeVar
 
 import numpy as np
 
 from riata.base.arrays import F64, U8
-from riata.base.dataclass import dataclass
 from riata.base.errors import Conflict, Malformed, TooLarge
 from riata.base.limits import DEDUPE_EVENTS, ERRORS_SHOWN_MAX
 from riata.predict.name_book import NameBook

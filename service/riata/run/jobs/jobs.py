@@ -16,11 +16,11 @@ import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from riata.base.clock import rfc3339
-from riata.base.dataclass import dataclass
 from riata.base.directories import sync_directory, write_whole
 from riata.base.errors import Busy, Conflict, NotFound, RiataError
 from riata.base.request_trace import current_actor

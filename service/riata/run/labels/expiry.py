@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Busy, Corrupt, NotFound, RiataError, Unavailable
 from riata.run.engine import Engine
 from riata.run.labels.pending_rows import Waiting, decode_row

@@ -21,13 +21,12 @@ import dataclasses
 import hashlib
 import struct
 from bisect import bisect_left
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.store.payload import decode_batch, encode_batch

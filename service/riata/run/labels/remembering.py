@@ -24,12 +24,12 @@ import dataclasses
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
 
 from riata.base.arrays import U8
-from riata.base.dataclass import dataclass
 from riata.base.errors import Busy, Corrupt, RiataError, Unavailable
 from riata.run.engine import Engine
 from riata.run.labels.pending_rows import Delays, Labelled, Waiting, decode_row, encode_labelled, encode_waiting

@@ -18,10 +18,10 @@ Theory of operation
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from riata.base.dataclass import dataclass
 from riata.run.log.log_reading import READ_BYTES, Call, read_log
 from riata.store.control_events import ControlEvents, ControlEventsSeen, Counted, joined
 from riata.store.segment import Segment

@@ -5,14 +5,13 @@ newest rows and in the oldest that are kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64, U32, distinct
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt, LogGap
 from riata.predict.name_book import NameBook
 from riata.run.engine import Engine

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from riata.base.arrays import BOOL, F64, I64, U8, U32, distinct
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt, LogFork
 from riata.base.halt import require_wanted
 from riata.base.limits import VALUE_ABS_MAX

@@ -14,10 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence, Sized
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import RiataError, StoreFailed, Unavailable
 from riata.store.store import Append, Appended, Store
 from riata.wire.parse import KEY_BYTES

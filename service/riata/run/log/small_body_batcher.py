@@ -29,14 +29,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
 
-from riata.base.dataclass import dataclass, frozen_dataclass
 from riata.base.errors import RiataError
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.run.engine import Engine
 from riata.run.engine_context import later
 from riata.run.log.log_thread import GROUP_REQUESTS_MAX, Done

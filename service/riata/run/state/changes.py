@@ -6,12 +6,11 @@ restore carries a whole state, and logged events never change.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from riata.base.clock import rfc3339
-from riata.base.dataclass import dataclass
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt, LogGap
 from riata.base.request_trace import ACTOR

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
-from riata.base.bounds import Ge, Gt, Le, MaxLen
-from riata.base.dataclass import dataclass
+from annotated_types import Ge, Gt, Le, MaxLen
+
 from riata.base.document import Exclusion, read_document, refuse, write_document
 from riata.base.errors import BadInput, Conflict, Corrupt
 from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX

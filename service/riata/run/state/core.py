@@ -22,10 +22,10 @@ Theory of operation
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Conflict, LogFork, LogGap
 from riata.store.records import next_chain
 from riata.store.store import Record, Verdict

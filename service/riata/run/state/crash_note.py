@@ -25,11 +25,11 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import RiataError
 from riata.base.halt import Halted
 

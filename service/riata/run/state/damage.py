@@ -6,9 +6,9 @@ Stored bytes that differ from what was written harm only the model they belong t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt, Unavailable
 
 STORE_WIDE: Final = frozenset({"newer_format", "database_damaged", "store_damaged", "store_answer", "store_exchanged"})

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 
 from riata.base.arrays import BOOL
-from riata.base.bounds import Ge, Gt, Le
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.base.limits import WEIGHT_MAX
 from riata.learn.learner import Learner, Stepped, Weights

@@ -7,13 +7,12 @@ module, with an `Observer`, and one line of `KINDS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from riata.base.arrays import BOOL, Arrays
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.registry import build_learner, spec_of

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt
 from riata.learn import registry
 from riata.native.library import core

@@ -20,10 +20,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt, LogGap, NotFound
 from riata.run.log.log_reading import Call, read_again, read_log, runs, unreadable
 from riata.run.state.core import Core, Schedule

@@ -14,11 +14,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, cast
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Conflict, Corrupt, LogFork, NotFound
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.learn.registry import ALGO_VERSION

@@ -9,14 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
 from riata.base.arrays import I64, distinct
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt, LogGap
 from riata.run.log.log_reading import Call, cut, joined, parts_without, read_again, read_log, runs
 from riata.run.state.core import Core, Schedule

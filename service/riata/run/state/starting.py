@@ -20,11 +20,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt, NotFound, Stopped, StoreFailed, Unavailable
 from riata.base.halt import Halt, Halted, halting
 from riata.base.process import BESIDE, lower_priority

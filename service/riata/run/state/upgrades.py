@@ -25,9 +25,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Final
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt, Unavailable
 from riata.run.state.model_state import ModelState
 from riata.run.state.provenance import Provenance, current, read_provenance

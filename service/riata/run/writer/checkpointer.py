@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX
 from riata.run.state.generations import check_generation

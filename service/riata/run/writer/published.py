@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from riata.base.arrays import U32
 from riata.base.clock import Clock
-from riata.base.dataclass import frozen_dataclass
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.learner import FarValue, Weights
 from riata.learn.registry import spec_of
 from riata.maths.links import LINKS

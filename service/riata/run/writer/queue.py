@@ -22,11 +22,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from riata.base.dataclass import dataclass, frozen_dataclass
 from riata.base.errors import Conflict, RiataError
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.halt import Halt
 from riata.learn.learner import Shadow, Sketch
 from riata.learn.registry import SPECS

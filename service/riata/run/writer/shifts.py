@@ -24,10 +24,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from riata.base.dataclass import dataclass
 from riata.base.halt import Halt
 from riata.base.process import BESIDE, cores, lower_priority, lower_priority_of
 

@@ -12,11 +12,11 @@ import queue
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from riata.base.clock import Clock
-from riata.base.dataclass import dataclass
 from riata.base.errors import Busy, RiataError
 from riata.base.halt import Halted, halting
 from riata.run.cluster.lease import WriterPosition

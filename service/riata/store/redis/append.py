@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt, LogFork, TooLarge, Unavailable
 from riata.base.limits import RESTORE_BYTES_MAX_SHARED
 from riata.store.append_plan import ID_BYTES, Planned, Seen, claimed, parts, plan_one

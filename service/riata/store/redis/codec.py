@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt, LogFork
 from riata.store.records import KIND_CODES, RECORD_DAMAGED, canonical_json, read_json, record_digest
 from riata.store.redis.link import Reply

@@ -13,14 +13,13 @@ import socket
 import ssl
 import time
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Final, Protocol
 
 import hiredis
 
-from riata.base.dataclass import dataclass
 from riata.store.redis.url import Address
 
 READ_BYTES: Final = 2**14

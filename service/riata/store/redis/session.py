@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Conflict, Corrupt, LogFork, Unavailable
 from riata.store.redis.codec import Answer
 from riata.store.redis.link import Calls, Lost, NotSent, Refused, Reply

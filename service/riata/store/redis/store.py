@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Conflict, Corrupt, NotFound
 from riata.base.limits import MODELS_MAX
 from riata.store.append_plan import new_head

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 
 # Names of all keys of a Redis store, and bucket sizes of the dedupe index.

@@ -27,10 +27,9 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import Corrupt
 from riata.store.append_plan import CONTENT_BYTES, Restores, Seen, united, unpack, up_to
 from riata.store.sqlite.schema import PAGE_BYTES, SEQ_BITS

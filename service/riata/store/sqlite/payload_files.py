@@ -23,11 +23,10 @@ import os
 import re
 from bisect import bisect_right, insort
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from riata.base.dataclass import dataclass
 from riata.base.directories import sync_directory
 from riata.base.errors import Corrupt
 from riata.store.sqlite.schema import FILE_MODE

@@ -12,11 +12,11 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import NotFound, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS
 from riata.store.append_plan import Planned, Seen, models_of, new_head, plan_group

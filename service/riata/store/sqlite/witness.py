@@ -29,7 +29,7 @@ import struct
 import urllib.parse
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +37,6 @@ import numpy as np
 import numpy.typing as npt
 
 from riata.base.arrays import BOOL
-from riata.base.dataclass import dataclass
 from riata.base.directories import sync_directory
 from riata.base.errors import Corrupt, LogGap, NotFound
 from riata.base.limits import MODELS_MAX

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 import numpy as np
 from msgspec import UNSET
 
-from riata.base.dataclass import dataclass, frozen_dataclass
 from riata.base.errors import BadInput, RiataError
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.run.outcome import Observed, RowsRefused, refused_whole
 from riata.store.records import write_ahead
 from riata.web.api.options import model_named, read_options

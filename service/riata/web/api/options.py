@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import parse_qsl
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Malformed, NotFound, TooLarge, nearest
 from riata.base.limits import FEATURES_PER_ROW_MAX, QUERY_BYTES_MAX
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 
 from riata.base.arrays import I64
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, TooLarge
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.predict.model import OneRow, Scores

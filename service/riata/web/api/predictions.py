@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -11,7 +11,6 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from riata.base.arrays import F64, I64
-from riata.base.dataclass import dataclass
 from riata.predict.model import OUTSIDE_SPAN, Scores
 from riata.run.writer.published import Published
 from riata.web.api.schemas import Count, Document, Number, PredictionId

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Busy, Conflict, Malformed, NotFound, RiataError, TooLarge, Unavailable, Unsupported
 from riata.base.limits import ERRORS_SHOWN_MAX
 from riata.run.outcome import Observed, RowsRefused, refused_whole

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from riata.base.clock import rfc3339
-from riata.base.dataclass import dataclass
 from riata.run.writer.published import Published
 from riata.watch.progressive import RECENT, SPAN_MS, STEP_MS, of_last_minute
 from riata.wire.parsed import RowError

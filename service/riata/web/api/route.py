@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -13,7 +13,6 @@ import msgspec
 from fastapi import FastAPI, Request
 from starlette.responses import Response, StreamingResponse
 
-from riata.base.dataclass import dataclass
 from riata.base.document import read_document
 from riata.base.request_trace import current_actor
 from riata.run.admin import Admin

@@ -8,12 +8,11 @@ import types
 import typing
 from typing import Any, Final, Union, get_args, get_origin
 
-from riata.base.bounds import Doc
 from riata.base.document import ABSENT, ByKind, DocumentValue, exclusions_of, write_document
 
 Schema = dict[str, Any]
 SCALARS: Final[dict[Any, str]] = {int: "integer", float: "number", str: "string", bool: "boolean"}
-# Bounds: attribute name to JSON Schema keyword.
+# Bounds of `annotated_types`: attribute name to JSON Schema keyword.
 BOUNDS: Final = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
 
@@ -79,8 +78,9 @@ def _by_kind(one_of: ByKind) -> Schema:
 def _constrain(schema: Schema, mark: object) -> None:
     if isinstance(mark, tuple):  # a keyword that `read_document` does not check
         schema[mark[0]] = mark[1]
-    if isinstance(mark, str | Doc):
-        schema["description"] = mark if isinstance(mark, str) else mark.text
+    text = mark if isinstance(mark, str) else getattr(mark, "documentation", None)  # of `annotated_types.doc`
+    if text is not None:
+        schema["description"] = text
     for attribute, keyword in BOUNDS.items():
         bound = getattr(mark, attribute, None)
         if bound is not None and not (isinstance(bound, float) and math.isinf(bound)):

@@ -6,14 +6,13 @@ import asyncio
 import hmac
 import logging
 import os
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from starlette.types import Scope
 
 from riata.base.clock import Clock
-from riata.base.dataclass import dataclass
 from riata.base.errors import Busy, Malformed, NotFound, RiataError
 from riata.run.service import Service
 from riata.web.api.problems import answer_error

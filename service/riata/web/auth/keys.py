@@ -14,7 +14,7 @@ import secrets
 import stat
 import tomllib
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -22,7 +22,6 @@ from typing import Annotated, Any, Final
 import msgspec
 from starlette.types import Scope
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, NotFound, RiataError
 from riata.web.api.options import MODEL_NAME
 

@@ -12,13 +12,12 @@ import contextlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from riata.base.clock import Clock
-from riata.base.dataclass import dataclass
 from riata.base.directories import write_whole
 from riata.base.errors import Busy, RiataError
 from riata.store.store import SharedStore, Store

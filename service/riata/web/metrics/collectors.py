@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from riata.base.dataclass import dataclass
 from riata.run.labels.pending_rows import BOUNDS_S, Delays
 from riata.run.service import Service
 from riata.web.auth.gate import Gate

@@ -6,7 +6,7 @@ import logging
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Final, Protocol, cast
 
@@ -15,7 +15,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import RiataError
 from riata.base.log_lines import FIELDS
 from riata.predict.name_book import NameBook

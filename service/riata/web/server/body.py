@@ -7,13 +7,12 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from starlette.types import Message, Receive, Scope
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Busy, Malformed, TooLarge, Unsupported
 from riata.base.process import lower_priority, resident_bytes, trim_heap
 

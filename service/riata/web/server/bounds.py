@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import resource
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 
-from riata.base.dataclass import dataclass
 from riata.base.hosts import Hosts
 from riata.web.api.problems import PROBLEM_JSON, Problem
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fastapi import FastAPI, Request
@@ -19,7 +19,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import RiataError
 from riata.base.hosts import read_hosts
 from riata.web.api.problems import Problem, answer_error

@@ -8,11 +8,10 @@ other becomes the scope of an ASGI application (`asgi.py`). That application may
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput
 from riata.base.request_trace import RequestTrace
 from riata.web.api.options import is_model_name

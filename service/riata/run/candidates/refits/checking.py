@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from riata.base.arrays import Arrays
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, Corrupt
 from riata.lab.batch import passes
 from riata.lab.batch.data import Part

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
-from riata.base.dataclass import dataclass
 from riata.lab.batch.data import Data
 from riata.lab.batch.pool import Pool
 from riata.lab.batch.problem import Certificate, Problem, TraceRow

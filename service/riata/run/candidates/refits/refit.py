@@ -12,14 +12,13 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from riata.base.dataclass import dataclass
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt, Unavailable
 from riata.base.process import cores

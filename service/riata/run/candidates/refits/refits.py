@@ -8,13 +8,12 @@ import logging
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from riata.base.clock import rfc3339
-from riata.base.dataclass import dataclass
 from riata.base.directories import write_whole
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Conflict, Corrupt, NotFound, RiataError

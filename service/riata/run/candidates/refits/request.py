@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
-from riata.base.bounds import Ge, Gt, Le, Lt
-from riata.base.dataclass import dataclass
+from annotated_types import Ge, Gt, Le, Lt
+
 from riata.base.document import DocumentValue, read_document
 from riata.base.errors import BadInput
 from riata.wire.groups import Declared, read_groups

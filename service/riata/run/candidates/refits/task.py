@@ -10,6 +10,7 @@ state.bin    the candidate: a checkpoint whose learner continues from the optimu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -17,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from riata.base.arrays import F64, I64, U32
-from riata.base.dataclass import dataclass
 from riata.base.directories import write_whole
 from riata.base.document import write_document
 from riata.base.errors import Conflict, Corrupt

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from riata.base.dataclass import dataclass
 from riata.base.errors import BadInput, RiataError, TooLarge
 from riata.lab.batch.data import PART_ROWS, Data
 from riata.lab.batch.pool import Threads

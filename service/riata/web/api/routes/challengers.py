@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from riata.base.dataclass import dataclass
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.schemas import (
     NAME_PATTERN,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from riata.base.dataclass import dataclass
 from riata.base.document import DocumentValue, read_document
 from riata.base.errors import BadInput
 from riata.web.api.route import AT, Call, Route

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from riata.base.dataclass import dataclass
 from riata.run.candidates.refits.request import RefitRequest
 from riata.web.api.options import model_in_path
 from riata.web.api.route import AT, Call, Route

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
+from annotated_types import MaxLen
 from msgspec import UNSET, Meta, UnsetType, field
 
-from riata.base.bounds import MaxLen
-from riata.base.dataclass import dataclass
 from riata.base.document import read_document, write_document
 from riata.base.errors import Corrupt, Malformed, NotFound
 from riata.learn.learner import Weights
