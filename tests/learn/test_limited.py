@@ -12,8 +12,8 @@ from riata.base.arrays import F64
 from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS
 from riata.learn.far import NEAR, WIDE, Allowed, find_apart
-from riata.learn.first_rows import names_of
 from riata.learn.ftrl_proximal import FtrlProximalConfig
+from riata.learn.held_rows import names_of
 from riata.learn.learner import FarValue
 from riata.learn.limit_search import DECIDED, FIRST
 from riata.learn.limited import Limited

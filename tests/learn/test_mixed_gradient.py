@@ -12,7 +12,7 @@ import pytest
 
 from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt
-from riata.learn.first_rows import no_first_rows
+from riata.learn.held_rows import no_first_rows
 from riata.learn.learner import Learner
 from riata.learn.mixed_gradient import MEMBERS, MixedGradient
 from riata.learn.one_vs_rest import OneVsRest

@@ -10,10 +10,9 @@ from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS, Apart, read_apart
 from riata.learn.far import Allowed, find_apart, find_far
-from riata.learn.first_rows import rows_of
 from riata.learn.frozen import check_numbers
+from riata.learn.held_rows import RowSample, rows_of
 from riata.learn.learner import FarValue
-from riata.learn.row_sample import RowSample
 from riata.learn.shapes import FOUND, Wanted, columns_of, sorted_values
 from riata.wire.batch import Batch
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from riata.base.arrays import BOOL, Arrays
 from riata.base.errors import Corrupt
-from riata.learn.apart import PARTS
+from riata.learn.apart import PARTS, Apart
 from riata.learn.far import Allowed
-from riata.learn.first_rows import forgotten, names_of
 from riata.learn.frozen import check_counts
+from riata.learn.held_rows import forgotten, names_of
 from riata.learn.learner import FarValue, Learner, Stepped, Weights, Wrapped, join_steps
 from riata.learn.limit_search import DECIDED, FAR, LimitSearch
 from riata.learn.spec import LearnerSettings
@@ -134,3 +134,26 @@ class Limited(Wrapped):
             self._inside.step(search.used(search.sample.rows()))
         self._fresh = self._fresh and search.apart is None
         search.searched(again=search.apart is not None or search.rows < DECIDED)
+
+
+# A learner whose rows have indicators in place of values that are set apart (`learn.apart`).
+
+
+class SettingApart(Wrapped):
+    """Gives its rows to the learner inside with indicators in place of values that are set apart. It has no state."""
+
+    def __init__(self, inside: Learner, apart: Apart) -> None:
+        self._inside, self._apart = inside, apart
+
+    def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
+        """Predict and learn the events of `batch` in order."""
+        return self._inside.step(self._apart.rows(batch), skip)
+
+    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+        """Predict and learn the events of all batches in order."""
+        return self._inside.step_all([self._apart.rows(batch) for batch in batches], skip)
+
+    def weights(self) -> Weights:
+        """Return the weights of the learner inside, and the values that are set apart."""
+        weights = self._inside.weights()
+        return replace(weights, apart=self._apart if weights.apart is None else self._apart.joined(weights.apart))

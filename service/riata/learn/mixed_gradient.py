@@ -22,8 +22,8 @@ from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.column_book import ColumnBook
-from riata.learn.first_rows import NAMES as FIRST_ROWS
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
+from riata.learn.held_rows import NAMES as FIRST_ROWS
 from riata.learn.learner import ColumnRange, Learner, Stepped, Weights, bounds_after, margin_bounds
 from riata.learn.second_order import STATE as SECOND_STATE
 from riata.learn.second_order import SecondOrder, check_second_order, no_second_order

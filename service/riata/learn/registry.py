@@ -10,9 +10,8 @@ from riata.base.document import ByKind
 from riata.learn.far import NEAR, WIDE
 from riata.learn.kinds import KINDS
 from riata.learn.learner import Learner
-from riata.learn.limited import Limited
+from riata.learn.limited import Limited, SettingApart
 from riata.learn.one_vs_rest import OneVsRest
-from riata.learn.setting_apart import SettingApart
 from riata.learn.spec import LearnerSettings, LearnerSpec
 
 ALGO_VERSION: Final[int] = 9  # increased with every change that could alter one bit of the result of replaying a log

@@ -24,8 +24,8 @@ from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS as APART
 from riata.learn.cell_gradient import CellGradient, learn_cells
 from riata.learn.far import USUAL, ranges_of
-from riata.learn.first_rows import NAMES, PREFIX
 from riata.learn.frozen import check_counts
+from riata.learn.held_rows import NAMES, PREFIX
 from riata.learn.learner import FarValue, Learner, Stepped, Weights
 from riata.learn.limit_search import DECIDED, FAR, LAST, LimitSearch
 from riata.learn.one_vs_rest import OneVsRest, heads_together

@@ -16,8 +16,8 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
-from riata.learn.first_rows import NAMES, Around, FirstRows, no_first_rows, rows_of
 from riata.learn.frozen import check_counts, check_numbers, check_slots
+from riata.learn.held_rows import NAMES, Around, FirstRows, no_first_rows, rows_of
 from riata.learn.learner import Learner, Sketch, Stepped, Weights, step_each
 from riata.wire.batch import Batch
 

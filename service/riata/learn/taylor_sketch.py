@@ -15,8 +15,8 @@ from riata.base.errors import BadInput, Corrupt
 from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn import taylor_state
+from riata.learn.held_rows import LinearisedSample
 from riata.learn.learner import Learner, Sample, Shadow, Sketch, Stepped, Weights
-from riata.learn.row_sample import LinearisedSample
 from riata.learn.spec import Adopted, LearnerSpec, require_bits
 from riata.learn.standardised import SLOTS, Standardised, settled
 from riata.learn.taylor_config import HASH_BITS, TaylorSketchConfig

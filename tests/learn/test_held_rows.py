@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Corrupt
-from riata.learn.row_sample import MET, ROWS, LinearisedSample, RowSample
+from riata.learn.held_rows import MET, ROWS, LinearisedSample, RowSample
 from tests.learn.streams import cut, sparse_events, to_batch
 
 
