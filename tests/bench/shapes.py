@@ -29,7 +29,7 @@ from tests.bench.own_step import BITS, encode
 from tests.bench.peers import log_loss
 from tests.bench.sketch_runs import write_csv
 from tests.bench.streams import ASIDE, HELD_OUT, NDJSON, STREAMS, Event, Stream, open_lines, shuffled
-from tests.learn.test_far import drawn
+from tests.learn.test_limits import drawn
 
 BODY: Final = 1000  # rows learnt at a time
 STEADY: Final = 8192  # rows after which intervals are found seldom: the cost of a row is that of the rest

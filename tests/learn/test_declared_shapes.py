@@ -10,7 +10,7 @@ import pytest
 
 from riata.base.errors import BadInput, Conflict
 from riata.learn.feature_names import hashes_of
-from riata.learn.limit_search import FIRST
+from riata.learn.limits import FIRST
 from riata.learn.registry import build_learner
 from riata.learn.truncated_config import DeclaredShapes, TruncatedGradientConfig
 from riata.run.state.config import read_config, read_stored, stored_document

@@ -11,12 +11,10 @@ import pytest
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS
-from riata.learn.far import NEAR, WIDE, Allowed, find_apart
 from riata.learn.ftrl_proximal import FtrlProximalConfig
 from riata.learn.held_rows import names_of
 from riata.learn.learner import FarValue
-from riata.learn.limit_search import DECIDED, FIRST
-from riata.learn.limited import Limited
+from riata.learn.limits import DECIDED, FIRST, NEAR, WIDE, Allowed, Limited, find_apart
 from riata.learn.particle_filter import ParticleFilterConfig
 from riata.learn.registry import build_learner
 from riata.learn.shapes import sorted_values
@@ -28,7 +26,7 @@ from riata.run.state.model_state import build_parts
 from riata.wire.batch import Batch
 from tests.learn.contract import Build, LearnerContract, builds, same, served
 from tests.learn.streams import cut, sparse_events, to_batch
-from tests.learn.test_far import BITS, HASHES, drawn
+from tests.learn.test_limits import BITS, HASHES, drawn
 
 CONFIGS: dict[str, Any] = {
     "ftrl": FtrlProximalConfig(),
@@ -84,7 +82,7 @@ class TestContractOfClasses(TestContract):
         return cut(drawn("0.05", middle=3.0, classes=3), 0, 300)
 
     def test_served_margin_equals_the_learners_to_the_last_bit(self, build: Build, batch: Batch) -> None:
-        """See `test_far`."""
+        """See `test_limits`."""
 
 
 @pytest.mark.parametrize("name", ["ftrl", "hybrid", "exact", "particles", "one step", "squared"])

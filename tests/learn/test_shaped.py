@@ -11,10 +11,9 @@ import pytest
 
 from riata.base.arrays import F64, Arrays
 from riata.base.errors import Corrupt
-from riata.learn.cell_gradient import CellGradient, learn_cells
-from riata.learn.limit_search import FIRST, LAST
+from riata.learn.limits import FIRST, LAST
 from riata.learn.registry import build_learner
-from riata.learn.shaped import PAIRED, Shaped
+from riata.learn.shaped import PAIRED, CellGradient, Shaped, learn_cells
 from riata.learn.shapes import (
     COLUMNS_MAX,
     INTERVALS,

@@ -11,7 +11,7 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
-from riata.learn.limit_search import FIRST
+from riata.learn.limits import FIRST
 from riata.learn.registry import build_learner
 from riata.learn.shaped import Shaped
 from riata.learn.truncated_config import TruncatedGradientConfig

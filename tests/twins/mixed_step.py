@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from riata.learn.cell_gradient import SHARE_BELOW
 from riata.learn.mixed_gradient import ACCUMULATORS, BY_COUNTS, COUNTED, FIXED, LANES, SHARE_BASE, SHARES, STEPS
+from riata.learn.shaped import SHARE_BELOW
 from riata.learn.truncated_config import TruncatedGradientConfig
 from tests.twins import losses, second_order, truncated_columns, truncation
 from tests.twins.truncated_step import Event, recalibrate

@@ -7,10 +7,9 @@ from importlib import import_module
 from typing import Annotated, Any, Final
 
 from riata.base.document import ByKind
-from riata.learn.far import NEAR, WIDE
 from riata.learn.kinds import KINDS
 from riata.learn.learner import Learner
-from riata.learn.limited import Limited, SettingApart
+from riata.learn.limits import NEAR, WIDE, Limited, SettingApart
 from riata.learn.one_vs_rest import OneVsRest
 from riata.learn.spec import LearnerSettings, LearnerSpec
 

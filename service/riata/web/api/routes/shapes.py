@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from riata.learn.limit_search import DECIDED, FIRST, LAST
+from riata.learn.limits import DECIDED, FIRST, LAST
 from riata.predict.effects import effects
 from riata.run.writer.published import Published
 from riata.web.api.route import AT, Call, Route

@@ -12,8 +12,8 @@ import pytest
 from riata.base.arrays import F64, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.apart import EVERY, PARTS, Apart, read_apart
-from riata.learn.far import FAR, FAR_NEXT, NEAR, REPEATS_MIN, SET_APART_MAX, VALUES_MIN, find_apart
 from riata.learn.learner import ColumnRange
+from riata.learn.limits import FAR_NEXT, FAR_TIMES, NEAR, REPEATS_MIN, SET_APART_MAX, VALUES_MIN, find_apart
 from riata.learn.mixed_gradient import STRETCHED, MixedGradient
 from riata.learn.registry import build_learner
 from riata.learn.shapes import sorted_values
@@ -212,7 +212,7 @@ def test_values_that_repeat_are_set_apart_and_others_have_limits() -> None:
     [
         normal(1000),
         np.exp(2.0 * normal(1000) / 3.0),  # a heavy tail
-        np.append(normal(999), 50.0 + 0.9 * FAR * 4.0),
+        np.append(normal(999), 50.0 + 0.9 * FAR_TIMES * 4.0),
     ],
 )
 def test_nothing_is_far(x: F64) -> None:
@@ -220,7 +220,7 @@ def test_nothing_is_far(x: F64) -> None:
     low, high = apart.limit[:, 0]
     assert (apart.value.tolist(), far) == ([], [])
     assert stretched == ([] if low <= x.min() < x.max() <= high else HASHES[:1])
-    assert found_in(np.append(normal(999), 50.0 + FAR_NEXT * FAR * 4.0)).far
+    assert found_in(np.append(normal(999), 50.0 + FAR_NEXT * FAR_TIMES * 4.0)).far
 
 
 @pytest.mark.parametrize(
