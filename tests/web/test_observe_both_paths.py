@@ -20,7 +20,7 @@ from riata.run.admin import Admin
 from riata.run.engine import Engine
 from riata.run.service import Service
 from riata.web.app import create_app
-from riata.web.server import connection, long_body
+from riata.web.server import connection, framing
 from riata.web.server.body import SMALL_BYTES
 from riata.web.server.connection import Connection
 from riata.wiring import build_engine
@@ -183,7 +183,7 @@ def bodies_under_way(node: Node) -> int:
 def test_a_long_body_in_pieces_is_taken_by_the_fast_path_and_counted_until_it_is_answered(
     houses: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_body, "AT_ONCE_BYTES", 1)  # the event loop hears of every piece
+    monkeypatch.setattr(framing, "AT_ONCE_BYTES", 1)  # the event loop hears of every piece
     asked = request(long(20_000), NDJSON)
     found = []
     for node in houses:

@@ -29,9 +29,8 @@ from riata.web.server.asgi import AsgiCall
 from riata.web.server.body import counted_bytes
 from riata.web.server.bounds import ListenerState, Refusal, Refused
 from riata.web.server.fast_path import FastPath
-from riata.web.server.framing import Body, body_of
+from riata.web.server.framing import WORTH_BYTES, Body, LongBody, body_of
 from riata.web.server.heads import HeadReader
-from riata.web.server.long_body import WORTH_BYTES, LongBody
 from riata.web.server.request import CHUNKED, Aside, Request
 from riata.web.settings import INLINE_BYTES_MAX
 from riata.wire.workspace import PaddedBuffer

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from riata.learn.limits import DECIDED, FIRST, LAST
-from riata.predict.effects import effects
+from riata.predict.explain import effects
 from riata.run.writer.published import Published
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.models import CLASS, source, weights_of_class
