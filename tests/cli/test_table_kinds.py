@@ -101,7 +101,8 @@ def test_a_column_with_zeros_before_its_digits_is_a_category(tmp_path: Path) -> 
 def test_the_cases_of_written_numbers(tmp_path: Path) -> None:
     _, comma, told = fit(tmp_path, CASES / "a1-decimal-comma.csv")
     _, point, _ = fit(tmp_path, CASES / "a1-decimal-point-reference.csv")
-    assert comma["figures"]["cumulative"]["log_loss"] == point["figures"]["cumulative"]["log_loss"]
+    losses = [one["figures"]["cumulative"]["log_loss"] for one in (comma, point)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)  # names differ, so features are added in another order
     assert comma["non_zeros"] == point["non_zeros"]
     assert "  number    preis (written as '13,44')" in told.splitlines()
     model, _, told = fit(tmp_path, CASES / "b-leading-zeros.csv")

@@ -153,11 +153,11 @@ def test_what_cannot_be_declared_is_refused(missing: list[Any], told: str) -> No
     assert not read_config({"learner": {"kind": "ftrl_proximal"}}).learner.sets_apart()
 
 
-@pytest.mark.parametrize("other", [{"labels": "classes"}, {"encoder": {"normalise": "l2"}}])
-def test_other_settings_exclude_it(other: dict[str, Any]) -> None:
-    declared = {"learner": {"missing": [{"feature": "a", "values": [1]}]}}
+def test_rows_of_length_one_exclude_it() -> None:
+    declared, other = {"learner": {"missing": [{"feature": "a", "values": [1]}]}}, {"encoder": {"normalise": "l2"}}
     assert read_config(declared) != read_config({})
     assert read_config(other)
+    assert read_config({**declared, "labels": "classes"}).has_classes
     with pytest.raises(BadInput, match=r"learner\.missing"):
         read_config({**declared, **other})
 
