@@ -108,8 +108,8 @@ class LearnerSettings:
 
     @property
     def far_values(self) -> Literal["auto", "off"]:
-        """Whether values have limits."""
-        raise NotImplementedError
+        """Whether values have limits: a field of those that may have them."""
+        return "off"
 
     def limits_values(self, classes: bool = False) -> bool:  # noqa: ARG002
         """Whether the learner, or that of several classes, is a `Limited` one."""
@@ -122,7 +122,7 @@ class LearnerSettings:
     def as_sent(self) -> Self:
         """The settings of a learner of values as they were sent. Rows that are divided by their length need it: there a value
         depends on the others, and where a large one is absent, the rest would be far."""
-        return cast(Self, replace(cast(Any, self), far_values="off"))
+        return self if self.far_values == "off" else cast(Self, replace(cast(Any, self), far_values="off"))
 
     def can_forget(self) -> bool:
         """Whether `Learner.forget` has an effect."""
