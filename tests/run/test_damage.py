@@ -93,9 +93,8 @@ async def looked_at(directory: Path, model: str = "a") -> Health:
         service, admin = node.service, node.admin
         for other in MODELS:
             if other != model:
-                before = service.published(other).applied
-                await observe(node, other, seed=99)
-                assert service.published(other).applied == before + ROWS
+                seen = await node.observe(events(ROWS, 99), other)
+                assert (seen.accepted, service.published(other).applied) == (ROWS, seen.seq)
                 assert (await admin.snapshot_now(other))["verified"]
         refused: list[Callable[[], Any]] = [
             lambda: service.published(model), lambda: service.now(model), lambda: service.context(model, True),
