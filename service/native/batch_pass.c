@@ -22,7 +22,6 @@ enum {
     BLOCK_ENTRIES = 1 << 19, /* and their features: 6 MiB */
     SMALL = 1024,            /* size up to which H stays in the cache while pairs are added to it: 8 MiB */
     PANEL_ROWS = 256,        /* rows that the dense path packs at once */
-    RUN = 64,                /* rows whose margins are taken together */
 };
 
 /* Intercept plus weights times features of row i. Two sums: a single one would wait for each addition. */

@@ -25,7 +25,6 @@
  * family of second-order methods for convex l1-regularized optimization, for join. */
 
 enum { STEPS_MAX = 100, SWEEPS_MAX = 100, HALVINGS = 40 }; /* of a solve, of a step, of a search */
-enum { RUN = 64 };                                         /* rows that are weighed together */
 enum { APART = 6, CONJUGATE_MAX = 50, ROUNDS_MAX = 20 };   /* sweeps before join, iterations of a round, rounds of join */
 #define FORCING 0.3         /* the violation that the sweeps of a step may leave, as a share of that before */
 #define ARMIJO 1e-4         /* share of the rise of the slope that a step must bring */

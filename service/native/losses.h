@@ -183,6 +183,8 @@ static inline double log_likelihood(i64 link, double margin, double label) {
     return log_p < -DBL_MAX ? -DBL_MAX : log_p;
 }
 
+enum { RUN = 64 }; /* rows whose terms are taken together */
+
 /* Write q, h and log p at n signed margins m, a multiple of 4 of them: `slope_at` and `log_likelihood`, four at once for the logistic link;
  * errors are below four units in the last place. */
 void terms_at(i64 link, i64 n, const double *m, double *q, double *h, double *log_p);

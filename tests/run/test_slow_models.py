@@ -23,7 +23,7 @@ from riata.run.writer.writer import LARGE_BYTES, Writer
 from riata.store.store import Record
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch, random_batch
-from tests.run.writers import LINEAGE, Saves, hooks
+from tests.run.writers import LEFT_S, LINEAGE, Saves, hooks
 from tests.running import until
 
 LONG_S = 900.0
@@ -50,7 +50,7 @@ class RunningWriter:
             published=self._published, wanted=lambda _model: 1, fatal=lambda reason, _error: self.failed.append(reason),
             damaged=lambda damage: self.failed.append(damage.what),
         )  # fmt: skip
-        self.writer = Writer(cast(Checkpointer, self.kept), SystemClock(), told)
+        self.writer = Writer(cast(Checkpointer, self.kept), SystemClock(), told, LEFT_S)
         self.writer.start()
 
     def add(self, log: list[Record], learn: Callable[[], None] | None = None, lineage: bytes = LINEAGE) -> ModelState:

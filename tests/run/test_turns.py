@@ -21,6 +21,7 @@ from riata.store.payload import decode_batch
 from riata.store.store import Append, Record
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch, random_batch
+from tests.run.writers import LEFT_S
 
 LEARNERS: list[dict[str, Any]] = [
     {"kind": "truncated_gradient", "gravity": 0.01},
@@ -145,7 +146,7 @@ def test_the_core_checks_every_record_of_a_run() -> None:
 
 
 def test_the_inbox_hands_out_waiting_records_of_one_model_together_up_to_the_next_other_item() -> None:
-    inbox = WriterQueue()
+    inbox = WriterQueue(LEFT_S)
     log = [Logged(record, None) for record in observed((1, 1, 1))]
     other = Logged(replace(log[0].record, model="other"), None)
     for item in (log[0], other, log[1], PublishNow("m"), log[2]):
@@ -162,7 +163,7 @@ def test_the_inbox_hands_out_waiting_records_of_one_model_together_up_to_the_nex
 
 
 def test_a_record_that_would_be_too_much_waits_for_the_next_run() -> None:
-    inbox = WriterQueue()
+    inbox = WriterQueue(LEFT_S)
     log = [Logged(record, None) for record in observed((ROWS_TOGETHER - 1, 2, 1))]
     for item in log:
         inbox.put(item)

@@ -17,7 +17,7 @@ from riata.run.writer.queue import AddModel, Logged
 from riata.run.writer.writer import Writer
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch, random_batch
-from tests.run.writers import LINEAGE, ManualWriter, Saves, hooks
+from tests.run.writers import LEFT_S, LINEAGE, ManualWriter, Saves, hooks
 from tests.running import HANG_S, wait_for
 
 EVERY_MS = 100
@@ -102,7 +102,7 @@ def test_a_busy_model_is_saved_when_it_is_due(setting: dict[str, int], turns: in
 
 def test_what_a_turn_aside_leaves_for_later_is_published_although_nothing_else_happens() -> None:
     published, store, rng, clock = list[int](), MemoryStore(), np.random.default_rng(4), SystemClock()
-    writer = Writer(cast(Checkpointer, Saves()), clock, hooks(published=lambda one: published.append(one.applied)))
+    writer = Writer(cast(Checkpointer, Saves()), clock, hooks(published=lambda one: published.append(one.applied)), LEFT_S)
     writer.start()
     for name in ("m", "other"):
         create_model(store, name, config=read_config({"encoder": {"bits": 12}, "publish_every_ms": EVERY_MS}))

@@ -24,6 +24,7 @@ from riata.run.writer.queue import (
     WriterQueue,
 )
 from riata.store.store import Kind, Record
+from tests.run.writers import LEFT_S
 
 LONG_S = 1800.0
 
@@ -36,7 +37,7 @@ def logged(first: int, count: int = 1, kind: Kind = "observe") -> Logged:
     "item", [PublishNow("m"), logged(2, SMALL_ROWS), logged(2, 1, "config")], ids=["nudge", "large", "config"]
 )
 def test_an_urgent_record_is_not_gathered(item: Item) -> None:
-    inbox = WriterQueue()
+    inbox = WriterQueue(LEFT_S)
     assert not inbox.presses()
     inbox.put(logged(1))
     assert not inbox.presses()
@@ -48,7 +49,7 @@ def test_an_urgent_record_is_not_gathered(item: Item) -> None:
 
 @pytest.mark.parametrize("item", [PublishNow("m"), logged(2, SMALL_ROWS), logged(2, 1, "config")])
 def test_an_urgent_record_ends_the_gathering(item: Item) -> None:
-    inbox = WriterQueue()
+    inbox = WriterQueue(LEFT_S)
     inbox.put(logged(1))
     gathering = threading.Thread(target=inbox.gather, args=(LONG_S,))
     gathering.start()
@@ -59,7 +60,7 @@ def test_an_urgent_record_ends_the_gathering(item: Item) -> None:
 
 
 def test_enough_records_of_few_rows_end_the_gathering() -> None:
-    inbox = WriterQueue()
+    inbox = WriterQueue(LEFT_S)
     inbox.put(logged(1))
     gathering = threading.Thread(target=inbox.gather, args=(LONG_S,))
     gathering.start()
@@ -73,7 +74,7 @@ def test_enough_records_of_few_rows_end_the_gathering() -> None:
 
 
 def test_records_of_few_rows_gather_until_the_time_is_over() -> None:
-    inbox = WriterQueue()
+    inbox = WriterQueue(LEFT_S)
     inbox.put(logged(1))
     begun = time.monotonic()
     inbox.gather(0.05)
@@ -84,7 +85,7 @@ def test_records_of_few_rows_gather_until_the_time_is_over() -> None:
 
 
 def test_a_thread_that_waits_for_the_first_result_is_woken_by_it() -> None:
-    inbox = WriterQueue()
+    inbox = WriterQueue(LEFT_S)
     with pytest.raises(queue.Empty):
         inbox.wait(0.01)
     waiting = threading.Thread(target=inbox.wait, args=(LONG_S,))
@@ -97,7 +98,7 @@ def test_a_thread_that_waits_for_the_first_result_is_woken_by_it() -> None:
 
 def test_the_end_wakes_a_thread_that_waits_or_gathers() -> None:
     for wait in (WriterQueue.wait, WriterQueue.gather):
-        inbox = WriterQueue()
+        inbox = WriterQueue(LEFT_S)
         waiting = threading.Thread(target=wait, args=(inbox, LONG_S))
         waiting.start()
         inbox.end()
@@ -107,7 +108,7 @@ def test_the_end_wakes_a_thread_that_waits_or_gathers() -> None:
 
 
 def test_the_items_of_a_busy_model_wait_and_those_of_others_do_not() -> None:
-    inbox = WriterQueue()
+    inbox = WriterQueue(LEFT_S)
     inbox.put(PublishNow("slow"))
     slow = inbox.take()
     assert slow is not None
@@ -125,7 +126,7 @@ def test_the_items_of_a_busy_model_wait_and_those_of_others_do_not() -> None:
 
 
 def test_the_model_whose_turn_is_short_goes_first_and_none_waits_much_longer_than_its_own_turn() -> None:
-    inbox = WriterQueue()
+    inbox = WriterQueue(LEFT_S)
     lines: dict[str, Line] = {}
     for name, turn_ms in (("long", 30.0), ("short", 0.0)):
         inbox.put(PublishNow(name))
@@ -146,7 +147,7 @@ def test_the_model_whose_turn_is_short_goes_first_and_none_waits_much_longer_tha
 
 
 def test_a_dropped_model_leaves_nothing_and_its_name_has_a_new_line() -> None:
-    inbox = WriterQueue()
+    inbox = WriterQueue(LEFT_S)
     for _ in range(2):
         inbox.put(PublishNow("m"))
     old = inbox.take()
@@ -177,7 +178,7 @@ def one_row(model: str, first: int = 1) -> Logged:
 
 
 def test_lines_that_are_left_to_gather_have_a_share_of_the_time_and_the_longest_waiting_is_next() -> None:
-    inbox = WriterQueue()
+    inbox = WriterQueue(LEFT_S)
     for name in ("a", "b", "c"):
         inbox.put(one_row(name))
     first = inbox.take()
@@ -203,7 +204,7 @@ def test_lines_that_are_left_to_gather_have_a_share_of_the_time_and_the_longest_
     ids=["asked for", "large", "many"],
 )
 def test_a_line_that_somebody_asks_for_or_with_many_rows_passes_those_that_are_left_to_gather(items: list[Item]) -> None:
-    inbox = WriterQueue()
+    inbox = WriterQueue(LEFT_S)
     for k in range(GATHERED_MAX):
         inbox.put(one_row(f"other{k}"))
     assert inbox.presses()
@@ -220,7 +221,7 @@ def test_a_line_that_somebody_asks_for_or_with_many_rows_passes_those_that_are_l
 
 
 def test_lines_that_are_left_to_gather_do_not_wait_for_their_share_once_no_row_arrives() -> None:
-    inbox = WriterQueue()
+    inbox = WriterQueue(LEFT_S)
     for name in ("a", "b"):
         inbox.put(one_row(name))
     first = inbox.take()

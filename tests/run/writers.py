@@ -43,6 +43,9 @@ def hooks(**told: Any) -> WriterHooks:
     return WriterHooks(**{**nothing, **failing, **told})
 
 
+LEFT_S = 5.0  # how long a record may be left to gather
+
+
 class ManualWriter:
     """A writer that takes one turn on request, and the logs of its models."""
 
@@ -50,7 +53,7 @@ class ManualWriter:
         self, names: Sequence[str], saves: Saves, told: WriterHooks, yields: Callable[[], None] = lambda: None, **document: Any
     ) -> None:
         self.names, self.clock, self.store = names, ManualClock(10_000), MemoryStore()
-        self.writer = Writer(cast(Checkpointer, saves), self.clock, told, yields)
+        self.writer = Writer(cast(Checkpointer, saves), self.clock, told, LEFT_S, yields)
         self._rng, self._document = np.random.default_rng(3), {"encoder": {"bits": 12}, **document}
         for name in names:
             create_model(self.store, name, config=read_config(self._document))

@@ -184,7 +184,8 @@ class MixedGradient(Learner):
         for hash_, found in ranges.items():
             slot = hash_ >> (HASH_BITS - self.bits)
             centred = found.share > 0.5 and self._book.has(slot)
-            scale = max(found.high - found.mean, found.mean - found.low) if centred else max(abs(found.low), abs(found.high))
+            peak = max(abs(found.low), abs(found.high))
+            scale = max(found.high - found.mean, found.mean - found.low) if centred else peak
             at = int(self._slots.lines_of(np.array([slot], np.uint32))[0])
             line = self._slots.line[at]
             less = scale / line[LARGEST] if line[LARGEST] > 0.0 else 1.0
@@ -196,7 +197,7 @@ class MixedGradient(Learner):
             sums[:] = np.clip(energy * self._member[INTERCEPT_SQUARES, :MEMBERS], less**2 * sums, sums)
             self._scalars[NORM] += self._scalars[IMPORTANCE] * energy * (1.0 - less**2) / scale**2
             line[LARGEST] = scale
-            self._second.mend(at, max(abs(found.low), abs(found.high)), found.share * found.mean)
+            self._second.mend(at, peak, found.share * found.mean)
         if self._second.size:
             self._member[INTERCEPT, OTHER] = self._second.intercept
 

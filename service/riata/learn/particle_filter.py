@@ -529,11 +529,6 @@ def around(config: ParticleFilterConfig, solution: Adopted) -> Arrays:
 _HASH_BITS: Final = 32
 
 
-def _build(config: ParticleFilterConfig, bits: int, _hash_key: int) -> Learner:
-
-    return ParticleFilter(config, bits)
-
-
 def _adopt(config: ParticleFilterConfig, _bits: int, solution: Adopted) -> Arrays:
 
     return around(config, solution)
@@ -543,7 +538,7 @@ SPEC: Final = LearnerSpec(
     config=ParticleFilterConfig,
     about="1PFS, the one-pass particle filter with shrinkage (Balakrishnan 2007). Logistic regression of up to 16 features, with "
     "the posterior distribution of every weight, so predictions have intervals (`?level=0.95`). It forgets nothing.",
-    build=_build,
+    build=lambda config, bits, _hash_key: ParticleFilter(config, bits),
     adopt=_adopt,
     keeps_posterior=True,
     older={"far_values": "off"},

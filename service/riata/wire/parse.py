@@ -364,7 +364,9 @@ def read_for_models(
     # As `_read_by_kinds`. Of the other models everything was counted.
     again = [more if one is None or more is not None else one.uncounted() for one, more in zip(kinds, met, strict=True)]
     read = _read_each(bodies, stop, form, context, seen, again)
-    for one, more in zip(kinds, met if read is not None else (), strict=read is not None):
+    if read is None:
+        return None
+    for one, more in zip(kinds, met, strict=True):
         if one is not None and more is not None:
             one.note_counts(more)
     return read

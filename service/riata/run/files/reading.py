@@ -10,6 +10,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -288,7 +289,7 @@ def ordered_map(items: Iterator[T], work: Callable[[T], R], threads: int, ahead:
         helper.start()
     try:
         while (made := line.take()) is not None:
-            yield made()
+            yield made.result()
             line.used()
     finally:
         line.end()
@@ -305,7 +306,7 @@ class _Pipeline(Generic[T, R]):
         self._ahead = ahead
         self._drawing = threading.Lock()
         self._news = threading.Condition()
-        self._made: dict[int, Callable[[], R]] = {}  # each returns the result or raises the error
+        self._made: dict[int, Future[R]] = {}
         self._drawn = self._taken = 0
         self._ended = False
 
@@ -318,7 +319,7 @@ class _Pipeline(Generic[T, R]):
                 return
             self._one(wait=True)
 
-    def take(self) -> Callable[[], R] | None:
+    def take(self) -> Future[R] | None:
         """Return the next result, working while it is not ready; None after the last."""
         while True:
             with self._news:
@@ -350,10 +351,12 @@ class _Pipeline(Generic[T, R]):
             self._drawing.release()
         self._tell()
         if task is not None:
+            made: Future[R] = Future()
             try:
-                self._made[number] = partial(_same, task())
+                made.set_result(task())
             except BaseException as error:
-                self._made[number] = partial(_raise, error)
+                made.set_exception(error)
+            self._made[number] = made
             self._tell()
 
     def _draw(self) -> Callable[[], R] | None:
@@ -376,10 +379,6 @@ class _Pipeline(Generic[T, R]):
     def _tell(self) -> None:
         with self._news:
             self._news.notify_all()
-
-
-def _same(result: R) -> R:
-    return result
 
 
 def _raise(error: BaseException) -> NoReturn:

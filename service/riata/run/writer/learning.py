@@ -139,7 +139,7 @@ class Learning:
             lambda damage: context.log_thread.call(partial(self.record_damaged, damage=damage)),
         )
         left_s = context.settings.lag_s_max / 2  # rows are refused once one has waited for all of it
-        self.writer = Writer(checkpointer, context.clock, hooks, context.yield_to_loop, left_s)
+        self.writer = Writer(checkpointer, context.clock, hooks, left_s, context.yield_to_loop)
 
     def take_up(self, found: Recovered, names: Names) -> bool:
         """Serve a recovered state, from event `found.serve_from` on, and continue learning from it. What the log has after it is

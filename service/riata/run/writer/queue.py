@@ -341,7 +341,6 @@ GATHERED_MAX: Final = 64  # this many records end the gathering
 GATHER_S: Final = 0.02  # the longest wait of the first of them; far less than what is served may lag
 PARTS: Final = 20  # of a processor's time, of which one is for turns of lines that are left to gather
 SAVED_MS: Final = 1000  # so long an idle writer does not hold them back
-LEFT_S: Final = 5.0
 QUIET_MS: Final = 100  # nor does one for which no row has arrived for so long
 PATIENCE: Final = 10  # how many times the length of its own turn a line waits at most for shorter turns of others
 
@@ -356,7 +355,8 @@ class WriterQueue:
     by one while it waits in `gather`.
     """
 
-    def __init__(self, left_s: float = LEFT_S) -> None:
+    def __init__(self, left_s: float) -> None:
+        """left_s : how long a record may be left to gather"""
         self._left_s = left_s
         self._lock = threading.Lock()
         self._lines: dict[str, Line] = {}

@@ -23,7 +23,7 @@ from riata.run.cluster.lease import WriterPosition
 from riata.run.writer.checkpointer import Checkpointer
 from riata.run.writer.loop_yield import no_yield
 from riata.run.writer.model_turn import ModelTurns, stopped
-from riata.run.writer.queue import LEFT_S, AddModel, DropModel, Item, Line, Logged, WriterHooks, WriterQueue
+from riata.run.writer.queue import AddModel, DropModel, Item, Line, Logged, WriterHooks, WriterQueue
 from riata.run.writer.shifts import Shifts
 
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
@@ -54,8 +54,8 @@ class Writer:
         checkpointer: Checkpointer,
         clock: Clock,
         hooks: WriterHooks,
+        left_s: float,
         yield_to_loop: Callable[[], None] = no_yield,
-        left_s: float = LEFT_S,
     ) -> None:
         """left_s : how long a record may be left to gather, see `WriterQueue`"""
         self._clock = clock

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from riata.base.errors import Corrupt, LogFork
@@ -77,7 +76,7 @@ def read_head(answer: Answer) -> Head:
     return Head(answer.bytes(16), answer.number(), answer.bytes(20), answer.number(), answer.number())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class State:
     """State of a model, from one list of `standings`."""
 
