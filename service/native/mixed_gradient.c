@@ -410,6 +410,11 @@ INLINED double learn_row(const table *t, const settings *s, const riata_rows *ro
     return margin;
 }
 
+EXPORT void riata_place_second(const riata_second *second, i64 size) {
+    for (i64 at = 1; at < size; at++)
+        *held_at(second, second->line[at]) = (u8)at;
+}
+
 /* ---- batches --------------------------------------------------------------------------------------------------------- */
 
 static void learn_rows(const table *given, const settings *wanted, const riata_rows *batch, const riata_room *room, double *margin,

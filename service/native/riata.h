@@ -473,6 +473,9 @@ EXPORT i64 riata_collect_mixture(const riata_mixture *table, const riata_mixture
 /* How far one truncation event advances the clock. norm, importance: scalars of the state. Source: as riata_event_size. */
 QUICK double riata_mixture_event(const riata_mixture_settings *settings, double norm, double importance);
 
+/* Fill the map from lines to places, which is empty, from the lines of places 1 to size - 1. */
+QUICK void riata_place_second(const riata_second *second, i64 size);
+
 /* ---- shapes.c -------------------------------------------------------------------------------------------------------- */
 
 /* Write the cells of rows.

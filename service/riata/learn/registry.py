@@ -13,7 +13,7 @@ from riata.learn.limits import NEAR, WIDE, Limited, SettingApart
 from riata.learn.one_vs_rest import OneVsRest
 from riata.learn.spec import LearnerSettings, LearnerSpec
 
-ALGO_VERSION: Final[int] = 9  # increased with every change that could alter one bit of the result of replaying a log
+ALGO_VERSION: Final[int] = 10  # increased with every change that could alter one bit of the result of replaying a log
 
 
 class Specs(Mapping[str, LearnerSpec[Any]]):

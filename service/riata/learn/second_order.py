@@ -15,7 +15,7 @@ from riata.base.arrays import F64, I64, U8, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.frozen import check_numbers, check_slots, merged
 from riata.learn.slot_table import SlotTable
-from riata.native.library import struct
+from riata.native.library import core, struct
 
 WEIGHTS: Final = 80  # the intercept's included; these and the next are the numbers of second_order.h
 KEYS: Final = 256
@@ -29,7 +29,6 @@ PEAK: Final = "second_peak"
 COVARIANCE: Final = "second_covariance"
 STATE: Final = {SLOT, WEIGHT, PEAK, COVARIANCE}
 _STEP: Final = 16  # places of room
-_GOLDEN: Final = 2654435761
 
 
 class SecondOrder:
@@ -159,11 +158,7 @@ class SecondOrder:
         self._covariance[:size, :size] = covariance[:size, :size]
         for mine, given in ((self._weight, weight), (self._peak, peak), (self._line, line)):
             mine[:size] = given[:size]
-        for number, one in enumerate(self._line[1:size].tolist(), start=1):
-            at = (one * _GOLDEN & 0xFFFFFFFF) >> 24
-            while self._place[at]:
-                at = (at + 1) % KEYS
-            self._place[at] = number
+        core.place_second(self.native, size)
 
     def _slots(self, slots: SlotTable) -> tuple[U32, I64]:
         """The slots of the features, increasing, and their places."""
