@@ -28,6 +28,14 @@ async def test_events_are_learnt_and_served(node: Node) -> None:
     assert set(node.service.names("m").slots_with("colour=red", 12))
 
 
+async def test_the_names_of_a_model_are_known_up_to_its_last_event(node: Node) -> None:
+    await node.engine.create("new", node.service.published("m").config)
+    for model in ("m", "new"):
+        await node.service.observe_small(model, b'{"features":{"a":1},"label":1}', "application/json", None, wait_applied=True)
+        served_model = node.engine.served_model(model)
+        assert served_model.named == served_model.logged == 2
+
+
 async def test_a_model_that_has_learnt_nothing_serves_its_prior_at_seq_0(node: Node) -> None:
     assert node.service.published("m").model.seq == 0
     assert node.service.published("default").model.seq == 0

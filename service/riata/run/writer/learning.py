@@ -233,6 +233,7 @@ class Learning:
         served_model = self._context.catalogue.served_models.get(state.name)
         if served_model is None or served_model.lineage != state.lineage:
             served_model = ServedModel.open(state.name, state.config.encoder, state.applied, state.lineage)
+            served_model.named = state.applied  # its configuration brought none
             self._context.catalogue.put(served_model)
         state.stepping = self._context.crash_note.stepping
         self.writer.put(AddModel(state))
