@@ -1,5 +1,6 @@
 /* Fields met in the log: which names are those of a number, of a category, or of neither. Source: riata/wire/fields.py */
 #include "fields.h"
+#include "names.h"
 #include "text.h"
 
 enum { SHOWN_MAX = 3 * NAME_BYTES_MAX, SPLITS_MAX = 8, AROUND = 8 };
@@ -48,24 +49,25 @@ static found_field field_of(const u8 *start, const u8 *stop, u64 key, u64 finger
     return found;
 }
 
-EXPORT i64 riata_meet_fields(const u8 *text, const u32 *length, const u64 *fingerprint, i64 n, i64 from, u64 key, u64 *table, i64 room,
-                             u64 *found) {
+EXPORT i64 riata_meet_fields(const u8 *names, i64 from, u64 key, u64 *table, i64 room, u64 *found) {
     u8 name[AROUND + SHOWN_MAX + AROUND] = {0}; /* bytes around a name are read when it is hashed */
-    i64 start = 0, count = 0, i = 0;
+    name_list given = names_of(names);
+    i64 count = 0, i = 0;
     for (; i < from; i++)
-        start += length[i];
-    for (; i < n; start += length[i++]) {
-        if (length[i] > SHOWN_MAX)
+        given.text += length_of(&given, i);
+    for (; i < given.n; given.text += length_of(&given, i++)) {
+        u32 length = length_of(&given, i);
+        if (length > SHOWN_MAX)
             continue;
-        memcpy(name + AROUND, text + start, length[i]);
-        found_field one = field_of(name + AROUND, name + AROUND + length[i], key, fingerprint[i]);
+        memcpy(name + AROUND, given.text, length);
+        found_field one = field_of(name + AROUND, name + AROUND + length, key, fingerprint_of(&given, i));
         u64 place = field_place(table, one.field), field = (one.field & ~(u64)FIELD_KIND) | (u64)one.kind;
         if (one.kind == FIELD_UNKNOWN || table[1 + place] != 0)
             continue;
         if (count == room)
             break;
         u64 *told = found + 1 + 3 * count++;
-        told[0] = (u64)start, told[1] = (u64)one.size, told[2] = field;
+        told[0] = (u64)(given.text - names), told[1] = (u64)one.size, told[2] = field;
         __atomic_store_n(table + 1 + place, field, __ATOMIC_RELEASE);
     }
     found[0] = (u64)count;

@@ -267,14 +267,13 @@ QUICK i64 riata_finish_row(riata_records *row, i64 n, riata_sink *sink, const ri
 /* Enter the fields of new names, as far as there is room, into the table of `fields`: of `a` a number, of `b=c` a category `b`, of `n^a`
  * and `n^b:c` those of the namespace `n`. Other names, as words of texts, have no field, and a `c` that
  * says that there is no value tells none.
- *   text u8[..], length u32[n], fingerprint u64[n]   the names
+ *   names    as of riata_keep_names
  *   from     the first name to look at
- *   found    u64[1 + 3 room]   how many fields were entered; of each, where its name begins in `text`, its bytes, its hash with the kind in
+ *   found    u64[1 + 3 room]   how many fields were entered; of each, where its name begins in `names`, its bytes, its hash with the kind in
  *            the low bits
- * Returns   the name at which there was no more room; n if there was
+ * Returns   the name at which there was no more room; the number of names if there was
  * Source    riata/wire/fields.py, riata/maths/hashing.py */
-QUICK i64 riata_meet_fields(const u8 *text, const u32 *length, const u64 *fingerprint, i64 n, i64 from, u64 key, u64 *table, i64 room,
-                            u64 *found);
+QUICK i64 riata_meet_fields(const u8 *names, i64 from, u64 key, u64 *table, i64 room, u64 *found);
 
 /* Put the fields of a table, with their counts, into an empty one that has room. Source: riata/wire/fields.py */
 EXPORT void riata_move_fields(const u64 *old, u64 *table);
@@ -638,14 +637,13 @@ typedef struct {
     i64 names, names_max, text_max, dropped;
 } riata_kept_names;
 
-/* Put the fingerprints of n names into the table of those seen, as riata_enter does, and keep the names that were put.
+/* Put the fingerprints of names into the table of those seen, as riata_enter does, and keep the names that were put.
  *   table     u64[size], of which `seen` places are taken; it is to be at most half full
  *   room      how many may be put
- *   fingerprints u64[n], length u32[n], text u8[sum of length]   the names, one behind another
+ *   names     n of them: count u32, fingerprints u64[n], bytes of each u32[n], text; not aligned
  * Returns   how many were put; -1: nothing was done, because `kept` or the table has no room for all that may be put
- * Source    riata/predict/name_book.py */
-QUICK i64 riata_keep_names(u64 *table, i64 size, i64 seen, i64 room, riata_kept_names *kept, const u64 *fingerprints,
-                           const u32 *length, const u8 *text, i64 n);
+ * Source    riata/predict/name_book.py, riata/wire/names.py */
+QUICK i64 riata_keep_names(u64 *table, i64 size, i64 seen, i64 room, riata_kept_names *kept, const u8 *names);
 
 /* Whose names the records of a body are, if it has rows of several models: of the record i those of model owner[row[i]], which has seen
  * the names of the table of size[model] places at the address table[model]; it wants no names if its size is 0. */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "lines.h"
+#include "names.h"
 #include "riata.h"
 #include "text.h"
 
@@ -484,19 +485,19 @@ EXPORT i64 riata_enter(u64 *table, i64 size, const u64 *fingerprints, i64 n, i64
     return put;
 }
 
-EXPORT i64 riata_keep_names(u64 *table, i64 size, i64 seen, i64 room, riata_kept_names *kept, const u64 *fingerprints,
-                            const u32 *length, const u8 *text, i64 n) {
-    i64 before = kept->names, end = before ? kept->end[before - 1] : 0, most = n < room ? n : room, text_end = end;
-    for (i64 i = 0; most > 0 && i < n; i++)
-        text_end += length[i];
+EXPORT i64 riata_keep_names(u64 *table, i64 size, i64 seen, i64 room, riata_kept_names *kept, const u8 *names) {
+    name_list given = names_of(names);
+    i64 before = kept->names, end = before ? kept->end[before - 1] : 0, most = given.n < room ? given.n : room;
+    i64 text_end = most > 0 ? end + text_bytes(&given) : end;
     if (before + most > kept->names_max || text_end > kept->text_max || 2 * (seen + most) >= size)
         return -1;
-    for (i64 i = 0; i < n; text += length[i], i++) {
-        if (!enter(table, size, fingerprints[i], kept->names - before < room, &kept->dropped))
+    for (i64 i = 0; i < given.n; given.text += length_of(&given, i), i++) {
+        u64 fingerprint = fingerprint_of(&given, i);
+        if (!enter(table, size, fingerprint, kept->names - before < room, &kept->dropped))
             continue;
-        memcpy(kept->text + end, text, length[i]);
-        end += length[i];
-        kept->fingerprint[kept->names] = fingerprints[i], kept->end[kept->names] = end;
+        memcpy(kept->text + end, given.text, length_of(&given, i));
+        end += length_of(&given, i);
+        kept->fingerprint[kept->names] = fingerprint, kept->end[kept->names] = end;
         kept->names++;
     }
     return kept->names - before;

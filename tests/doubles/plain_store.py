@@ -321,4 +321,4 @@ class PlainStore:
         if plan.restores is not None:
             entry.restores = plan.restores
         if plan.request.names:
-            entry.names.append((record.last, Names.of(plan.request.names).to_bytes()))
+            entry.names.append((record.last, Names.of(plan.request.names).content))

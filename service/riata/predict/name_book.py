@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from riata.base.arrays import I64, U8, U64, distinct
 from riata.base.limits import NAMES_KEPT_MAX
-from riata.native.library import address, core, struct
+from riata.native.library import core, struct
 from riata.wire.encoder import EncoderConfig
 from riata.wire.fields import NO_FIELDS, Field, FieldKinds, Fields
 from riata.wire.names import Names, NamesSeen
@@ -120,24 +120,24 @@ class NameBook:
 
         is_ahead : the log may have names before them that are not known yet
         """
-        n = len(names.fingerprint)
+        n = len(names)
         if n > _AT_ONCE:
             return sum(self.add_all(part, is_ahead) for part in names.parts(_AT_ONCE))
         seen, kept = self.seen, self._kept
-        given = address(names.fingerprint), address(names.length), address(names.text), n
-        added = core.keep_names(*seen.places, seen.count, self.capacity - seen.count, kept, *given)
+        added: int = core.keep_names(*seen.places, seen.count, self.capacity - seen.count, kept, names.content)
         if added < 0:
             self._make_room(min(n, seen.make_room(n)), len(names.text))
-            added = core.keep_names(*seen.places, seen.count, self.capacity - seen.count, kept, *given)
+            added = core.keep_names(*seen.places, seen.count, self.capacity - seen.count, kept, names.content)
         if added:
             seen.count += added
-            before, self._held = self._held.names, _Held(kept.names, *self._held[1:])
+            before, fingerprint, end, text = self._held
+            self._held = _Held(before + added, fingerprint, end, text)
             if self.kinds is not None:
                 self.kinds.meet(names if added == n else self._since(before), is_ahead)
         if kept.dropped:
             seen.dropped += kept.dropped
             kept.dropped = 0
-        return int(added)
+        return added
 
     def _make_room(self, names: int, text_bytes: int) -> None:
         """Make the arrays long enough for more."""
@@ -188,7 +188,7 @@ class NameBook:
         return found
 
     def everything(self) -> Names:
-        """Return every name, oldest first. Its arrays are not to be written to."""
+        """Return a copy of every name, oldest first."""
         return self._since(0)
 
     def _since(self, first: int) -> Names:
@@ -197,7 +197,7 @@ class NameBook:
         start = int(held.end[first - 1]) if first else 0
         end = held.end[first : held.names]
         text = held.text[start : int(end[-1]) if len(end) else start]
-        return Names(held.fingerprint[first : held.names], np.diff(end, prepend=start).astype(np.uint32), text)
+        return Names.made(held.fingerprint[first : held.names], np.diff(end, prepend=start).astype(np.uint32), text)
 
     def memory(self) -> int:
         """Return the bytes of the names, of their index, of the set of their fingerprints and of the kinds of fields."""

@@ -283,26 +283,26 @@ class FieldKinds:
     def _met(self) -> dict[int, tuple[str, int]]:
         """Return name and kind by hash of each field that was met, in the order in which that was."""
         with self._changing:
-            for text, told in self._unnamed:
+            for names, told in self._unnamed:
                 for first, length, field in zip(*[iter(told.tolist())] * 3, strict=True):
-                    self._named[field & ~_KIND] = text[first : first + length].decode("utf-8", "replace"), field & _KIND
+                    self._named[field & ~_KIND] = names[first : first + length].decode("utf-8", "replace"), field & _KIND
             self._unnamed.clear()
             return self._named
 
     def _meet_from(self, names: Names, at: int) -> int:
         """Enter the fields of names from a position on; return the position at which the table was full."""
-        room = max(0, min(len(self._table) // 6 - len(self), FIELDS_MET_MAX - self._met_count, len(names)))
+        table, count, content = self._table, len(names), names.content
+        room = max(0, min(len(table) // 6 - len(self), FIELDS_MET_MAX - self._met_count, count))
         found = np.empty(1 + 3 * room, np.uint64)
-        given = address(names.text), address(names.length), address(names.fingerprint), len(names), at, self._key
-        at = core.meet_fields(*given, address(self._table), room, address(found))
-        told = found[1 : 1 + 3 * int(found[0])]
-        if len(told):
-            self._unnamed.append((names.text.tobytes(), told))  # to name them takes longer than to find them
-            self._met_count += int(found[0])
-        for field in told[2::3].tolist() if self._early else ():
-            for which, count in enumerate(self._early.pop(field & ~_KIND, ())):
-                self._table[self._counter(self._table, field, which)] = count
-        self.is_wide = at < len(names) and self._met_count >= FIELDS_MET_MAX
+        at = core.meet_fields(content, at, self._key, address(table), room, address(found))
+        if new := found.item(0):
+            told = found[1 : 1 + 3 * new]
+            self._unnamed.append((content, told))  # to name them takes longer than to find them
+            self._met_count += new
+            for field in told[2::3].tolist() if self._early else ():
+                for which, odd in enumerate(self._early.pop(field & ~_KIND, ())):
+                    table[self._counter(table, field, which)] = odd
+        self.is_wide = at < count and self._met_count >= FIELDS_MET_MAX
         return at
 
     def _make_table(self, fields: int) -> None:

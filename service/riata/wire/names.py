@@ -7,7 +7,7 @@ Theory of operation
     read at once, and almost every name is in its first line. After 64 steps a probe gives up and reports the name as
     known. So names chosen to collide are merely not shown, and cannot slow the server down.
 
-    The names themselves are `Names`: three arrays for all names of a request. They keep that form from the reader of the body,
+    The names themselves are `Names`: all names of a request as the log has them. They keep that form from the reader of the body,
     through the log, to the index of names, so that no step handles names one by one in Python.
 """
 
@@ -21,7 +21,6 @@ import numpy as np
 
 from riata.base.arrays import I64, U8, U32, U64, aligned
 from riata.base.errors import Corrupt
-from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import NAMES_KEPT_MAX
 from riata.native.library import address, core, held, struct
 from riata.wire.rows import EQUALS, FOUND, NAMESPACE, WORD, BatchBuilder
@@ -38,26 +37,32 @@ TIMES: Final = " \u00d7 ".encode()  # between the parts of a crossed name
 BETWEEN: Final = {EQUALS: b"=", WORD: b":", NAMESPACE: b"^"}
 
 
-@frozen_dataclass(frozen=True, slots=True, eq=False)
 class Names(Sequence[tuple[int, bytes]]):
     """Names with their fingerprints, k of them; as a sequence, pairs (fingerprint, name in UTF-8).
 
-    fingerprint : u64[k]
-    length      : u32[k]   bytes of each name
-    text        : u8[sum of length]   the names, concatenated
+    content : as the log has them: count u32, fingerprints u64[k], lengths u32[k], text; little endian
     """
 
-    fingerprint: U64
-    length: U32
-    text: U8
+    __slots__ = ("content",)
+
+    def __init__(self, content: bytes) -> None:
+        """The caller answers for the content; see `from_bytes`."""
+        self.content = content
+
+    @classmethod
+    def made(cls, fingerprint: U64, length: U32, text: U8) -> Names:
+        """Make them of u64[k], the bytes of each as u32[k], and the names one behind another, u8[sum of length]."""
+        count = len(fingerprint).to_bytes(_COUNT_BYTES, "little")
+        numbers = fingerprint.astype("<u8", copy=False).tobytes() + length.astype("<u4", copy=False).tobytes()
+        return cls(count + numbers + text.tobytes())
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[int, bytes]]) -> Names:
-        """The same names as arrays; `pairs` itself if it is a `Names` already."""
+        """The same names; `pairs` itself if it is a `Names` already."""
         if isinstance(pairs, Names):
             return pairs
         listed = list(pairs)
-        return cls(
+        return cls.made(
             np.array([fingerprint for fingerprint, _ in listed], np.uint64),
             np.array([len(name) for _, name in listed], np.uint32),
             np.frombuffer(b"".join(name for _, name in listed), np.uint8),
@@ -67,45 +72,61 @@ class Names(Sequence[tuple[int, bytes]]):
     def joined(cls, parts: Iterable[Names]) -> Names:
         """All names of `parts`, in order."""
         every = list(parts) or [NOTHING_NAMED]
-        return cls(*(np.concatenate([getattr(one, name) for one in every]) for name in ("fingerprint", "length", "text")))
+        return cls.made(*(np.concatenate([getattr(one, name) for one in every]) for name in ("fingerprint", "length", "text")))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Names:
-        """Read what `to_bytes` wrote. Raises `Corrupt`."""
-        size = len(content) - _COUNT_BYTES
-        count = int.from_bytes(content[:_COUNT_BYTES], "little")
-        if size < 0 or size < count * _ENTRY_BYTES:
-            raise Corrupt(f"names: {len(content)} bytes are too few for {count} names")
-        # Copied, because u64 numbers after a u32 are not aligned.
-        fingerprint = np.frombuffer(content, "<u8", count, _COUNT_BYTES).astype(np.uint64)
-        length = np.frombuffer(content, "<u4", count, _COUNT_BYTES + 8 * count).astype(np.uint32)
-        text = np.frombuffer(content, np.uint8, offset=_COUNT_BYTES + count * _ENTRY_BYTES)
-        if int(length.sum(dtype=np.uint64)) != len(text):
-            raise Corrupt(f"names: the lengths add up to {int(length.sum(dtype=np.uint64))}, there are {len(text)} bytes of text")
-        return cls(fingerprint, length, text)
+        """Read what the log has. Raises `Corrupt`."""
+        names, size = cls(content), len(content) - _COUNT_BYTES
+        if size < 0 or size < len(names) * _ENTRY_BYTES:
+            raise Corrupt(f"names: {len(content)} bytes are too few for {len(names)} names")
+        lengths, text = int(names.length.sum(dtype=np.uint64)), size - len(names) * _ENTRY_BYTES
+        if lengths != text:
+            raise Corrupt(f"names: the lengths add up to {lengths}, there are {text} bytes of text")
+        return names
 
-    def to_bytes(self) -> bytes:
-        """Little endian: count u32, fingerprints u64, lengths u32, text."""
-        count = len(self).to_bytes(_COUNT_BYTES, "little")
-        numbers = self.fingerprint.astype("<u8", copy=False).tobytes() + self.length.astype("<u4", copy=False).tobytes()
-        return count + numbers + self.text.tobytes()
+    @property
+    def fingerprint(self) -> U64:
+        """u64[k]: a copy, because u64 numbers after a u32 are not aligned."""
+        return np.frombuffer(self.content, "<u8", len(self), _COUNT_BYTES).astype(np.uint64)
+
+    @property
+    def length(self) -> U32:
+        """u32[k], bytes of each name."""
+        return np.frombuffer(self.content, "<u4", len(self), _COUNT_BYTES + 8 * len(self))
+
+    @property
+    def text(self) -> U8:
+        """u8[sum of length], the names one behind another."""
+        return np.frombuffer(self.content, np.uint8, offset=_COUNT_BYTES + _ENTRY_BYTES * len(self))
 
     def take(self, wanted: U8) -> Names:
         """The names whose entry in `wanted`, u8[k], is not 0; itself if that is all of them."""
         chosen = wanted != 0
         if bool(chosen.all()):
             return self
-        return Names(self.fingerprint[chosen], self.length[chosen], self.text[np.repeat(chosen, self.length)])
+        return Names.made(self.fingerprint[chosen], self.length[chosen], self.text[np.repeat(chosen, self.length)])
+
+    def cut(self, stops: Iterable[int]) -> Iterator[Names]:
+        """Yield the names up to each of `stops`, which do not fall, from where those before end."""
+        content, count = self.content, len(self)
+        ends = [0, *self.length.cumsum(dtype=np.int64).tolist()]
+        lengths, text, a = _COUNT_BYTES + 8 * count, _COUNT_BYTES + _ENTRY_BYTES * count, 0
+        for b in stops:
+            yield Names(
+                (b - a).to_bytes(_COUNT_BYTES, "little")
+                + content[_COUNT_BYTES + 8 * a : _COUNT_BYTES + 8 * b]
+                + content[lengths + 4 * a : lengths + 4 * b]
+                + content[text + ends[a] : text + ends[b]]
+            )
+            a = b
 
     def parts(self, names_max: int) -> Iterator[Names]:
-        """Yield the names in parts of at most `names_max`, which share their memory."""
-        ends = [0, *self.length.cumsum(dtype=np.int64).tolist()]
-        for a in range(0, len(self), names_max):
-            b = min(a + names_max, len(self))
-            yield Names(self.fingerprint[a:b], self.length[a:b], self.text[ends[a] : ends[b]])
+        """Yield the names in parts of at most `names_max`."""
+        return self.cut([*range(names_max, len(self), names_max), len(self)])
 
     def __len__(self) -> int:
-        return len(self.fingerprint)
+        return int.from_bytes(self.content[:_COUNT_BYTES], "little")
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         text, stop = self.text.tobytes(), 0
@@ -126,7 +147,7 @@ class Names(Sequence[tuple[int, bytes]]):
     def __eq__(self, other: object) -> bool:
         return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # arrays can be written to
+    __hash__ = None  # type: ignore[assignment]  # equal to a list
 
 
 class NamesSeen:
@@ -209,7 +230,7 @@ def _size_for(names: int) -> int:
 
 NO_NAMES: Final[U64] = np.zeros(0, np.uint64)  # the table of a reader that collects no names
 EVERY_NAME: Final[U64] = np.zeros(2, np.uint64)  # an empty table: every record is listed; never written to
-NOTHING_NAMED: Final = Names(np.zeros(0, np.uint64), np.zeros(0, np.uint32), np.zeros(0, np.uint8))
+NOTHING_NAMED: Final = Names(bytes(_COUNT_BYTES))
 
 
 # Collects the new names of a request: from the records whose names were not in the table, to `Names` without repetitions.
@@ -247,13 +268,8 @@ def names_by_model(data: U8, sink: BatchBuilder, slow_names: list[bytes], owner:
     if len(chosen) == 0:
         return [NOTHING_NAMED] * len(seen)
     chosen = chosen[np.argsort(owner[row[chosen]], kind="stable")]  # rows of reference readers were listed last
-    names = _shown(data, sink, slow_names, chosen)
     stop = np.searchsorted(owner[row[chosen]], np.arange(len(seen)), "right").tolist()
-    ends = [0, *names.length.cumsum(dtype=np.int64).tolist()]
-    return [
-        Names(names.fingerprint[a:b], names.length[a:b], names.text[ends[a] : ends[b]])
-        for a, b in zip([0, *stop[:-1]], stop, strict=True)
-    ]
+    return [*_shown(data, sink, slow_names, chosen).cut(stop)]
 
 
 def _first_found(sink: BatchBuilder, owners: Any) -> I64:
@@ -276,4 +292,4 @@ def _shown(data: U8, sink: BatchBuilder, slow_names: list[bytes], chosen: I64) -
     wanted = address(shown), address(chosen), len(chosen), address(lengths)
     text = np.empty(show_names(*wanted, None), np.uint8)
     show_names(*wanted, address(text))
-    return Names(sink.found_fingerprint[chosen], lengths, text)
+    return Names.made(sink.found_fingerprint[chosen], lengths, text)

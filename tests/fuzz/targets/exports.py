@@ -35,7 +35,7 @@ def crafted(draw: Draw) -> bytes:
     marks = np.frombuffer(draw.take(8 * count).ljust(8 * count, b"\0"), np.uint64)
     size = int(lengths.sum()) + (draw.below(3) - 1 if draw.below(4) == 3 else 0)
     text = np.frombuffer(draw.take(max(size, 0)).ljust(max(size, 0), b"a"), np.uint8)
-    arrays = {**frozen.arrays, **pack_names(Names(marks, lengths, text))}
+    arrays = {**frozen.arrays, **pack_names(Names.made(marks, lengths, text))}
     if draw.below(4) == 3:
         name = draw.pick(("names.fingerprint", "names.length", "names.text"))
         other = arrays[name].astype(draw.pick(("<f8", "<i8", "|u1")))

@@ -51,7 +51,7 @@ def _unpack_names(arrays: Arrays) -> Names:
     listed = (marks.ndim, lengths.ndim, text.ndim) == (1, 1, 1)
     if not typed or not listed or len(marks) != len(lengths) or int(lengths.sum(dtype=np.uint64)) != len(text):
         raise Malformed("the lengths of the names in this export do not add up", "not_an_export")
-    names = Names(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))
+    names = Names.made(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))
     try:
         for _, name in names:
             name.decode()

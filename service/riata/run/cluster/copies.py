@@ -182,4 +182,4 @@ def _names(arrays: Arrays) -> Names:
     flat = marks.ndim == lengths.ndim == text.ndim == 1
     if not typed or not flat or len(marks) != len(lengths) or int(lengths.sum(dtype=np.uint64)) != len(text):
         raise Corrupt("the lengths of its names do not add up")
-    return Names(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))
+    return Names.made(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))

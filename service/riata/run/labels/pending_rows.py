@@ -74,7 +74,7 @@ def encode_waiting(batch: Batch, names: Names) -> list[bytes]:
         payload = encode_batch(slice_rows(plain, i, i + 1))
         row = _checked(_WAITS, _LENGTH.pack(len(payload)) + payload)
         if i in named:
-            longer = _checked(_WAITS, _LENGTH.pack(len(payload)) + payload + named[i].to_bytes())
+            longer = _checked(_WAITS, _LENGTH.pack(len(payload)) + payload + named[i].content)
             row = longer if len(longer) <= REMEMBERED_ROW_BYTES_MAX else row
         rows.append(row)
     return rows

@@ -297,7 +297,7 @@ def _request(plan: Planned, place: _Place, before: int) -> tuple[list[bytes], li
     place_of = [b"%d %d %d" % (now, last, prior), b"%d" % place.bits, ids]
     if record is None:
         return named, [b"probe", b"0", b"0", b"", b"", b"", b"", *place_of, b""]
-    names = Names.of(request.names).to_bytes() if request.names else b""
+    names = Names.of(request.names).content if request.names else b""
     rows = [(at - record.first + 1).to_bytes(4, "big") + content for _, at, content in plan.ids]
     if record.kind == "restore" and (found := claimed(record.payload, dataclasses.replace(place.head, seq=SEQ_MAX))) is not None:
         rows = [b"%d %s" % (found[0], found[1].hex().encode())]

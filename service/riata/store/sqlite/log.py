@@ -102,7 +102,7 @@ def insert_planned(
         if plan.ids:
             written += dedupe.put(connection, key, plan.ids, plan.head)
         if plan.request.names:
-            names = Names.of(plan.request.names).to_bytes()
+            names = Names.of(plan.request.names).content
             brought.append((key, names_digest(names), names))
             written += len(names) + PAGE_BYTES
         if record.kind == "restore" and (through := decode_through(record.payload)) is not None:
