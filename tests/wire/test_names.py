@@ -109,6 +109,14 @@ def test_names_are_a_sequence_of_pairs() -> None:
     assert Names.of([]) == NOTHING_NAMED
 
 
+def test_names_are_cut_into_names() -> None:
+    names = Names.of(PAIRS)
+    assert [list(part) for part in names.cut([0, 2, 2, 3])] == [[], PAIRS[:2], [], PAIRS[2:]]
+    assert [list(part) for part in names.parts(2)] == [PAIRS[:2], PAIRS[2:]]
+    assert [list(part) for part in names.parts(3)] == [PAIRS]
+    assert Names.joined(names.cut([1, 3])).content == names.content
+
+
 def test_names_come_back_from_their_bytes() -> None:
     for pairs in (PAIRS, [], PAIRS[:1]):
         assert Names.from_bytes(Names.of(pairs).content) == pairs
