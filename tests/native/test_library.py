@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from riata.native.library import StructArray, address, core, struct
-from riata.native.reading import rules_of, sink_of
+from riata.native.reading import rules_of
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, make_rules
 from riata.wire.rows import make_sink
+from riata.wire.workspace import leave_features, workspace
 from tests.running import ROOT
 
 HEADER = runpy.run_path(str(ROOT / "service" / "native" / "header.py"))
@@ -93,16 +94,23 @@ def test_a_header_is_read_declaration_by_declaration() -> None:
         HEADER["Header"]("typedef struct { float a; } riata_z;")
 
 
-def test_the_structure_of_a_scratch_follows_its_features_and_keeps_no_memory() -> None:
+def test_the_structure_of_a_scratch_follows_its_features() -> None:
+    before = workspace(10, 1).sink
+    assert leave_features(before)
+    after = workspace(10, 1).sink
+    for sink in (before, after):
+        assert (sink.native.hash, sink.native.value) == (address(sink.hash), address(sink.value))
+    assert after.native.hash != before.native.hash
+    assert after.native.code == before.native.code == address(after.code)
+
+
+def test_the_structure_of_a_scratch_keeps_its_memory_and_no_longer_than_it_lives() -> None:
     sink = make_sink(64, 4, 1)
-    made = sink_of(sink)
-    moved = sink._replace(hash=np.empty_like(sink.hash), value=np.empty_like(sink.value))
-    assert sink_of(moved) is made
-    assert (made.hash, made.value, made.code) == (address(moved.hash), address(moved.value), address(sink.code))
-    other = make_sink(64, 4, 1)
-    assert sink_of(other) is not made
-    gone = [weakref.ref(array) for array in (other.code, other.hash, other.found_span)]
-    del other
+    gone = [weakref.ref(array) for array in (sink.code, sink.hash, sink.found_span)]
+    native = sink.native
+    del sink
+    assert all(one() is not None for one in gone)
+    del native
     assert [one() for one in gone] == [None] * 3
 
 

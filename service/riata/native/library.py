@@ -142,10 +142,6 @@ class Struct(ctypes.Structure):
         for name, value in values.items():
             setattr(self, name, value)
 
-    def let_go(self) -> None:
-        """Keep nothing any more: the caller answers for what the fields point to."""
-        self._kept.clear()
-
 
 def _property(field: str, raw: Any, usable: Callable[[Any], Any]) -> property:
     """The field of a structure that keeps what it was set to. raw : the descriptor of ctypes; usable : what it takes"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from typing import Any, Final, SupportsInt
 
 import numpy as np
@@ -22,10 +21,6 @@ _SINK: Final = (
 
 
 class _Held(threading.local):
-    row: Any = None  # of the last body; a thread reads body after body with the same scratch
-    struct: Any = None
-    code: Any = None  # likewise, of the sink; weak, so that no memory is kept
-    sink: Any = None
     rules: Any = None  # of the last body, and those of the next one are usually the same but for the names seen
     rules_struct: Any = None
 
@@ -36,36 +31,15 @@ class _Held(threading.local):
 _held = _Held()
 
 
-def records_of(row: Any) -> Any:
-    """Return the `riata_records` of a `RecordScratch`."""
-    if _held.row is not row:
-        _held.row, _held.struct = row, records_struct(row)
-    return _held.struct
-
-
 def records_struct(row: Any) -> Any:
     """Make the `riata_records` of a `RecordScratch`."""
     return struct("riata_records", **{name: getattr(row, name) for name in _ROW}, capacity=len(row.value))
 
 
 def sink_struct(sink: Any) -> Any:
-    """Make the `riata_sink` of a `BatchBuilder`."""
+    """Make the `riata_sink` of a `BatchBuilder`. It keeps the arrays."""
     sizes = {"capacity": len(sink.hash), "found_capacity": len(sink.found_value), "row_capacity": len(sink.code)}
     return struct("riata_sink", **{name: getattr(sink, name) for name in _SINK}, **sizes)
-
-
-def sink_of(sink: Any) -> Any:
-    """Return the `riata_sink` of a `BatchBuilder`, for as long as the caller keeps that.
-
-    After a long body other memory of the same size may have replaced that of the features, and nothing else."""
-    if _held.code is not None and _held.code() is sink.code:
-        made = _held.sink
-        made._hash, made._value = address(sink.hash), address(sink.value)
-        return made
-    made = sink_struct(sink)
-    made.let_go()
-    _held.code, _held.sink = weakref.ref(sink.code), made
-    return made
 
 
 def rules_struct(rules: Any) -> Any:
@@ -92,7 +66,7 @@ def _read(function: Any, short: Any, text: Any, row: Any, sink: Any, rules: Any,
     """short : the function for a short body, which keeps the interpreter's lock"""
     given = _text_of(text)
     read = short if text.size <= HELD_BYTES_MAX else function
-    code: int = read(given, records_of(row), sink_of(sink), rules_of(rules), *more)
+    code: int = read(given, row.native, sink.native, rules_of(rules), *more)
     text.lines = given.lines
     return code
 
@@ -133,7 +107,7 @@ def read_svmlight(text: Any, row: Any, sink: Any, rules: Any) -> int:
 def leave_lines(text: Any, _row: Any, sink: Any, _rules: Any) -> int:
     """Leave every line that is not blank to the reference reader. Returns OK or TOO_MANY_ROWS."""
     given = _text_of(text)
-    code: int = core.leave_lines(given, sink_of(sink))
+    code: int = core.leave_lines(given, sink.native)
     text.lines = given.lines
     return code
 
@@ -144,9 +118,8 @@ def finish_row(row: Any, n: int, sink: Any, rules: Any, number: int) -> tuple[in
     Returns (OK, 0), or (why not, position of the record at fault).
     """
     at = np.zeros(1, np.int64)
-    records = records_of(row)
-    records.sorted = 0
-    code: int = core.finish_row(records, n, sink_of(sink), rules_of(rules), number, address(at))
+    row.native.sorted = 0
+    code: int = core.finish_row(row.native, n, sink.native, rules_of(rules), number, address(at))
     return code, int(at[0])
 
 
@@ -157,7 +130,7 @@ def list_rows(sink: Any, rows: Any, indptr: Any, label: Any, weight: Any, has_id
     lie one after another, otherwise -1.
     """
     counts = np.zeros(4, np.int64)
-    n: int = core.list_rows(sink_of(sink), *map(address, (rows, indptr, label, weight, has_id, counts)))
+    n: int = core.list_rows(sink.native, *map(address, (rows, indptr, label, weight, has_id, counts)))
     ids, subjects, times, first = counts.tolist()
     return n, ids, subjects, times, first
 

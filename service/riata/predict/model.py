@@ -13,7 +13,7 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.learn.learner import Weights
 from riata.native.library import copy_struct, core, struct
-from riata.native.reading import records_struct, rules_struct, sink_struct
+from riata.native.reading import rules_struct
 from riata.predict.explain import Explanation
 from riata.wire.batch import Batch
 from riata.wire.codes import OK
@@ -68,8 +68,8 @@ class OneRow:
         room = np.zeros(FRONT + room_of(BYTES_MAX), np.uint8)[FRONT:]
         self._bytes = memoryview(room.data)
         self._text = struct("riata_text", source=room, data=room, room=len(room))
-        self._records = records_struct(make_row(row_capacity(BYTES_MAX, NGRAMS_MAX)))
-        self._sink = sink_struct(make_sink(BYTES_MAX, 1, NGRAMS_MAX))
+        self._records = make_row(row_capacity(BYTES_MAX, NGRAMS_MAX)).native
+        self._sink = make_sink(BYTES_MAX, 1, NGRAMS_MAX).native
         self._answer = struct("riata_answer")
         self._at = tuple(found._as_parameter_ for found in (self._text, self._records, self._sink))
 

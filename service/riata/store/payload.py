@@ -34,6 +34,7 @@ Theory of operation
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -141,6 +142,8 @@ EVENTS: Final = (
     *(("indptr", np.int64), ("hash", np.uint32), ("value", np.float64), ("label", np.float64), ("weight", np.float64)),
     *(("has_id", np.bool_), ("event_id", np.uint8), ("subject", np.uint8), ("time", np.int64)),
 )
+_KINDS: Final = tuple(kind for _, kind in EVENTS)
+_arrays_of: Final = attrgetter(*(name for name, _ in EVENTS))
 
 _NOT_RISING: Final = 1
 _REASONS: Final = (  # by what `riata_look_at` returns
@@ -181,13 +184,9 @@ def encode_parts(batch: Batch, stop: I64) -> list[bytes]:
     if wrong:
         raise BadInput(f"batch: {wrong}", "bad_batch")
     n, parts = len(batch.label), len(stop)
-    fields, kept = [n], []
-    for name, kind in EVENTS:
-        given = getattr(batch, name)
-        if given is not None:
-            kept.append(given := np.ascontiguousarray(given, kind))
-        fields.append(0 if given is None else address(given))
-    events = np.array(fields, np.int64)
+    each = zip(_arrays_of(batch), _KINDS, strict=True)
+    given = [None if one is None else np.ascontiguousarray(one, kind) for one, kind in each]
+    events = np.array([n, *[0 if one is None else address(one) for one in given]], np.int64)
     whole = np.empty(_EVENT_BYTES * n + _FEATURE_BYTES * len(batch.hash) + _HEAD.size * parts, np.uint8)
     stop, end, indptr = np.ascontiguousarray(stop, np.int64), np.empty(parts, np.int64), np.empty(n + 1, np.int64)
     write = held.write_payloads if len(whole) <= HELD_BYTES_MAX else core.write_payloads

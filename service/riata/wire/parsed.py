@@ -12,7 +12,7 @@ import numpy as np
 
 from riata.base.arrays import F64, I64, U8
 from riata.native.library import core
-from riata.native.reading import list_rows, sink_of
+from riata.native.reading import list_rows
 from riata.wire.batch import NO_TIME, Batch, Encoded
 from riata.wire.codes import BAD_LABEL, HANDOVER, OK, subject_hash
 from riata.wire.given import Given, given_value
@@ -142,11 +142,10 @@ class Reading:
         code = self.sink.code[: self.rows]
         if self.rules.labels == CLASSES:  # it may be a name that kernels leave (`take_label` in service/native/lines.h)
             code[code == BAD_LABEL] = HANDOVER
-        given = sink_of(self.sink)
-        number = core.next_row(given, 0, HANDOVER)
+        number = core.next_row(self.sink.native, 0, HANDOVER)
         while number < len(code):
             yield number
-            number = core.next_row(given, number + 1, HANDOVER)
+            number = core.next_row(self.sink.native, number + 1, HANDOVER)
 
 
 def accepted(reading: Reading) -> I64:

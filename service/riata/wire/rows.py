@@ -30,6 +30,7 @@ import numpy as np
 
 from riata.base.arrays import F64, I64, U8, U32, U64
 from riata.base.limits import FEATURES_PER_REQUEST_MAX, FEATURES_PER_ROW_MAX
+from riata.native.reading import records_struct, sink_struct
 
 RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words of a text repeat
 
@@ -88,6 +89,7 @@ class RecordScratch(NamedTuple):
     field: U64  # u64[m] what the reader knows of the name, so that the same name in the next row is not hashed again
     order: U64  # u64[m] scratch
     bucket: U64  # u64[m] scratch
+    native: Any = None  # its `riata_records`
 
 
 class BatchBuilder(NamedTuple):
@@ -110,6 +112,7 @@ class BatchBuilder(NamedTuple):
     place: I64  # i64[r, PLACES]
     label: F64  # f64[r] NaN if there is none
     weight: F64  # f64[r]
+    native: Any = None  # its `riata_sink`
 
 
 class KindsByHash(Protocol):
@@ -163,7 +166,7 @@ def row_capacity(body_bytes: int, growth: int) -> int:
 
 def make_row(capacity: int) -> RecordScratch:
     """Allocate a `RecordScratch`; pages that are not used are never touched."""
-    return RecordScratch(
+    made = RecordScratch(
         fingerprint=np.empty(capacity, np.uint64),
         value=np.empty(capacity),
         kind=np.empty(capacity, np.uint8),
@@ -172,12 +175,13 @@ def make_row(capacity: int) -> RecordScratch:
         order=np.empty(capacity, np.uint64),
         bucket=np.empty(capacity, np.uint64),
     )
+    return made._replace(native=records_struct(made))
 
 
 def make_sink(body_bytes: int, rows: int, growth: int) -> BatchBuilder:
     """Allocate a `BatchBuilder` for at most `rows` rows of a body of `body_bytes`."""
     c = min(FEATURES_PER_REQUEST_MAX, growth * (body_bytes // 2) + 4)
-    return BatchBuilder(
+    made = BatchBuilder(
         hash=np.empty(c, np.uint32),
         value=np.empty(c, np.float64),
         count=np.zeros(3, np.int64),
@@ -192,6 +196,7 @@ def make_sink(body_bytes: int, rows: int, growth: int) -> BatchBuilder:
         label=np.full(rows, np.nan),
         weight=np.ones(rows, np.float64),
     )
+    return made._replace(native=sink_struct(made))
 
 
 class SlowRow(NamedTuple):

@@ -18,6 +18,7 @@ import numpy as np
 
 from riata.base.arrays import F64, U8, U32
 from riata.base.limits import ROWS_PER_REQUEST_MAX
+from riata.native.library import copy_struct
 from riata.wire.rows import BatchBuilder, RecordScratch, make_row, make_sink, row_capacity
 
 # A buffer for a body, with padding around it, so that the body can be read in place without a copy.
@@ -180,7 +181,9 @@ def leave_features(sink: BatchBuilder) -> bool:
     held = _kept.held
     if held is None or held.sink.hash is not sink.hash or (lent := _kept.pool.lend()) is None:
         return False
-    held.sink = held.sink._replace(hash=lent[0], value=lent[1])  # `sink` may have room for the rows of its body only
+    native = copy_struct(held.sink.native)
+    native.hash, native.value = lent
+    held.sink = held.sink._replace(hash=lent[0], value=lent[1], native=native)  # `sink` belongs to the body that was read
     return True
 
 
