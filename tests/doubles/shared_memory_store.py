@@ -214,9 +214,6 @@ class SharedMemoryStore(PlainStore):
         if record is not None and _accepts_loss(record):
             self._kept.models[record.model].accepted = record.payload
 
-    def _owns(self, owner: Owner) -> bool:
-        return super()._owns(owner) and self.holder() is not None
-
     def _standing(self, name: str) -> Standing:
         entry = self._model(name)
         newest = entry.generations[0] if entry.generations else None

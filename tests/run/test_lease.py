@@ -92,13 +92,14 @@ def test_a_lease_that_is_released_can_be_taken_at_once() -> None:
         first.renew(dict)
 
 
-def test_an_expired_lease_is_not_renewed_even_if_no_process_took_it() -> None:
-    clock, _store, first, _second = pair()
+def test_an_expired_lease_is_renewed_if_no_process_took_it() -> None:
+    clock, store, first, second = pair()
     first.try_acquire()
     clock.now_ms += TTL_MS
-    assert first.unrenewed_ms() == TTL_MS
-    with pytest.raises(Conflict, match="another process owns"):
-        first.renew(dict)
+    assert (first.unrenewed_ms(), store.holder()) == (TTL_MS, None)
+    first.renew(dict)
+    assert first.unrenewed_ms() == 0
+    assert second.try_acquire() is None
 
 
 def test_a_store_that_does_not_answer_is_tried_again() -> None:

@@ -634,13 +634,17 @@ def seen_ids(payload: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     return np.ascontiguousarray(batch.event_id[batch.has_id][:, :8]).view(np.uint64).ravel()
 
 
-def test_the_owner_of_a_lapsed_lease_can_do_nothing_more(store: RedisStore) -> None:
+def test_the_owner_of_a_lapsed_lease_can_do_nothing_more_once_another_has_it(store: RedisStore) -> None:
     store.create("m", LINEAGE)
     owner = own(store, ttl_ms=1)
     while store.holder() is not None:
         pass
+    assert store.stage(owner, "m", 1, 0, b"x")
+    assert store.heartbeat(owner, 1) is not None  # nobody took it: it is the owner's again
+    while store.holder() is not None:
+        pass
+    assert own(store, b"m" * 16, 1000).epoch == owner.epoch + 1
     assert store.heartbeat(owner, 1000) is None
     assert not store.stage(owner, "m", 1, 0, b"x")
     with pytest.raises(Conflict):
         store.trim(owner, "m", 3, 0)
-    assert own(store, b"m" * 16, 1000).epoch == owner.epoch + 1

@@ -10,11 +10,10 @@ local function now_ms()
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
--- Whether epoch and nonce are equal and the lease has not expired.
+-- Whether epoch and nonce are equal. An owner whose lease has expired stays the owner until another process takes the store.
 local function owns(own, epoch, nonce)
-  local held = redis.call('HMGET', own, 'epoch', 'nonce', 'deadline_ms')
-  if held[1] ~= epoch or held[2] ~= nonce or nonce == '' then return false end
-  return held[3] == '' or tonumber(held[3]) > now_ms()
+  local held = redis.call('HMGET', own, 'epoch', 'nonce')
+  return held[1] == epoch and held[2] == nonce and nonce ~= ''
 end
 
 local function field(entry, name)
