@@ -72,9 +72,9 @@ def test_solvers_that_draw_rows_have_these_exceptions_only(solver: str) -> None:
 @pytest.mark.parametrize("made", CLASSIFIERS)
 def test_parameters_are_the_settings_of_the_learner_and_of_the_encoder(made: Any) -> None:
     settings = {field.name: field for field in dataclasses.fields(made.config) if field.name != "kind"}
-    encoder = {field.name: field for field in dataclasses.fields(EncoderConfig) if field.name not in ("curves", "fields")}
+    encoder = {field.name: field for field in dataclasses.fields(EncoderConfig) if field.name != "curves"}
     assert not settings.keys() & encoder.keys()
-    expected = {name: field.default for name, field in (settings | encoder).items()} | {"class_weight": None}
+    expected = {name: field.default for name, field in (settings | encoder).items()} | {"fields": "auto", "class_weight": None}
     assert made().get_params() == expected
     signature = inspect.signature(made)
     assert {name: parameter.default for name, parameter in signature.parameters.items()} == expected

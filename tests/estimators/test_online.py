@@ -249,10 +249,10 @@ def test_without_two_dimensions_or_columns_scikit_learn_says_what_is_wrong() -> 
     assert [name.decode() for _, name in estimator._learnt.columns.names] == NAMES
 
 
-def test_a_frame_with_texts_says_what_takes_them() -> None:
+def test_a_matrix_with_texts_says_what_takes_them() -> None:
     frame = pd.DataFrame({"age": [41.0, 35.0], "country": ["de", "fr"]})
-    with pytest.raises(ValueError, match=r"'de': encode columns of texts as numbers, or use riata\.Model"):
-        TruncatedGradientClassifier().fit(frame, [0, 1])
+    with pytest.raises(ValueError, match=r"'de': give fit a DataFrame"):
+        TruncatedGradientClassifier().fit(frame.to_numpy(), [0, 1])
     with pytest.raises(ValueError, match="NaN"):
         TruncatedGradientClassifier().fit(frame[["age"]].assign(age=np.nan), [0, 1])
     assert TruncatedGradientClassifier().fit(frame[["age"]], [0, 1]).predict(frame[["age"]]).shape == (2,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
@@ -12,13 +12,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from riata.base.arrays import F64
 from riata.base.directories import write_whole
 from riata.base.errors import BadInput, Conflict
 from riata.client import Riata
 from riata.estimators.columns import Columns
+from riata.estimators.frames import batches_by_kind, has_other_columns, table_like
 from riata.estimators.linear import CLASSES, binary_tags, require_binary, two_classes, weighted_by_class
 from riata.estimators.parameters import constructor, described, model_config, parameters_in
 from riata.learn.ftrl_proximal import FtrlProximalConfig
@@ -33,27 +34,37 @@ from riata.run.candidates.exports import read_export, write_export
 from riata.run.state.config import ModelConfig, config_payload
 from riata.run.state.config_changes import check_change
 from riata.run.state.model_state import ModelState, begun, unlogged
+from riata.wire.batch import Batch
+from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NOTHING_NAMED, Names
 
+_NUMERIC: Final = ("number", "boolean")  # kinds of columns of matrices
 NAME: Final = "fit"  # as `riata fit` calls a model, so that the same rows make the same file
 
 
 class Learnt:
     """A state, the columns of its matrices, and the model of the present weights.
 
-    names : of features that are no columns, because another model was loaded
+    columns : of matrices of numbers; or the names of columns whose values are read by the kinds of their fields
+    names   : of features that are no columns
     """
 
-    def __init__(self, state: ModelState, columns: Columns, names: Names = NOTHING_NAMED) -> None:
+    def __init__(self, state: ModelState, columns: Columns | list[str], names: Names = NOTHING_NAMED) -> None:
         self.state = state
-        self.columns = columns
-        self._names = names
+        self._given = columns
+        self._book = NameBook.of(state.config.encoder)
+        self._book.add_all(names)
         self._model: Model | None = None
 
-    @classmethod
-    def empty(cls, config: ModelConfig, columns: Columns) -> Learnt:
-        """Make a model that has learnt nothing."""
-        return cls(begun(config, NAME), columns)
+    @property
+    def reads_kinds(self) -> bool:
+        """Whether values are read by the kinds of their fields."""
+        return isinstance(self._given, list)
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of matrices of numbers; none if values are read by kinds."""
+        return Columns.of([], 0) if isinstance(self._given, list) else self._given
 
     def configure(self, config: ModelConfig) -> None:
         """Take up other settings. Raises `ValueError` for settings that cannot change while a model learns."""
@@ -64,19 +75,26 @@ class Learnt:
         except BadInput as error:
             raise ValueError(f"{error}; or call fit, which starts anew") from None
         self.state.apply(unlogged(self.state, "config", 1, config_payload(config)))
+        self._book.set_fields(config.encoder.fields)
 
     def learn(self, x: Any, label: F64, weight: F64) -> dict[int, str]:
         """Learn the rows of a matrix in order. Returns why the learner refused rows, by event."""
         refused: dict[int, str] = {}
         self._model = None
-        for batch in self.columns.batches(x, label, weight, self._l2):
+        for batch in self.batches(x, label, weight, learns=True):
             refused |= self.state.apply(unlogged(self.state, "observe", batch.n), batch)
         return refused
 
     def scores(self, x: Any) -> list[Scores]:
         """Score the rows of a matrix, as a service would; in pieces."""
-        nothing, one = np.full(x.shape[0], np.nan), np.ones(x.shape[0])
-        return [self.model.score(batch) for batch in self.columns.batches(x, nothing, one, self._l2)]
+        return [self.model.score(batch) for batch in self.batches(x, np.full(x.shape[0], np.nan), np.ones(x.shape[0]))]
+
+    def batches(self, x: Any, label: F64, weight: F64, learns: bool = False) -> Iterator[Batch]:
+        """Yield the rows of a matrix or a table in order, without those of weight zero. learns : names of features are kept"""
+        if isinstance(self._given, list):
+            config = self.state.config
+            return batches_by_kind(x, self._given, self._book, config, label, weight, learns=learns)
+        return self._given.batches(x, label, weight, self._l2)
 
     def weights(self) -> F64:
         """Return the weight of each column, f64[d]."""
@@ -95,7 +113,7 @@ class Learnt:
     def export(self) -> bytes:
         """Return the bytes that a service's import route accepts."""
         book = NameBook.of(self.state.config.encoder)
-        book.add_all(self._names)
+        book.add_all(self._book.everything())
         book.add_all(self.columns.names)
         frozen, weights = self.state.freeze(), self.state.learner.weights()
         return write_export(frozen.header, frozen.arrays, book.everything(), weights)
@@ -105,13 +123,13 @@ class Learnt:
         return self.state.config.encoder.normalise == "l2"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"export": self.export(), "columns": self.columns}
+        return {"export": self.export(), "columns": self._given}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         self.__init__(*_read(kept["export"], kept["columns"]))  # type: ignore[misc]  # a copy is made from its export
 
 
-def _read(content: bytes, columns: Columns) -> tuple[ModelState, Columns, Names]:
+def _read(content: bytes, columns: Columns | list[str]) -> tuple[ModelState, Columns | list[str], Names]:
     state, names = read_export(content)
     return state, columns, names
 
@@ -121,10 +139,12 @@ def _has_probability(estimator: OnlineClassifier) -> bool:
 
 
 class OnlineClassifier(ClassifierMixin, BaseEstimator):
-    """A learner of the service as a classifier for two classes. Columns are numeric features.
+    """A learner of the service as a classifier for two classes.
 
     A DataFrame's columns have their own names; those of other matrices are called x0, x1 and so on. A service that imports
-    `to_riata(path)` gives the same predictions for rows with these names.
+    `to_riata(path)` gives the same predictions for rows with these names. Columns are numeric features; if `fields` declares a
+    kind, or a column of the DataFrame in `fit` is not of numbers, all are read by the kinds of their fields, as by a service.
+    Absent values are then no features.
 
     `partial_fit` takes importance weights as `sample_weight`. `fit` does not: there scikit-learn defines a weight as repetitions
     of a row in any order, and what an online learner learns depends on the order.
@@ -132,6 +152,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
 
     config: ClassVar[type[Any]]
     class_weight: Any
+    fields: Any
 
     def __init_subclass__(cls, config: type[Any], **others: Any) -> None:
         """Make a class for the learner of `config`, with its settings as parameters."""
@@ -193,7 +214,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
     @property
     def coef_(self) -> F64:
         """Weights of the columns, f64[1, d]; of rows that the encoder has normalised, if it does. Raises `AttributeError` if
-        columns have shapes: no weights say what such a model predicts."""
+        columns have shapes, or are read by kinds: no weights of columns say what such a model predicts."""
         self._require_linear("coef_")
         return self._learnt.weights()[np.newaxis]
 
@@ -223,26 +244,40 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
 
     def _require_linear(self, name: str) -> None:
         check_is_fitted(self)
+        if self._learnt.reads_kinds:
+            raise AttributeError(f"{name}: columns are read by kinds, so one may have several weights; see to_riata")
         if shaped := self._learnt.model.weights.shaped_columns:
             raise AttributeError(
                 f'{name}: {shaped} columns have shapes, so the model is not linear; set shapes="off" for a linear one'
             )
 
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Any, Any]:
+        if self._learns_kinds(X, reset):
+            X = validate_data(self, table_like(X), reset=reset, skip_check_array=True)
+            y = column_or_1d(y, warn=True)
+            check_consistent_length(X, y)
+            require_binary(y)
+            return X, y
         try:
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
         except ValueError as error:
             if "could not convert string" not in str(error):
                 raise
-            raise ValueError(f"{error}: encode columns of texts as numbers, or use riata.Model, which learns texts") from None
+            raise ValueError(f"{error}: give fit a DataFrame, which may have columns of texts") from None
         require_binary(y)
         return X, y
+
+    def _learns_kinds(self, X: Any, reset: bool) -> bool:
+        """Whether X is read by the kinds of fields: as the rows before, otherwise if a kind is declared, or a column has no
+        numbers."""
+        return isinstance(self.fields, Mapping) or has_other_columns(X) if reset else self._learnt.reads_kinds
 
     def _learn_anew(self, X: Any, y: Any, weight: F64) -> Self:
         names = getattr(self, "feature_names_in_", None)
         config = self._model_config()
         listed = unnamed(self.n_features_in_) if names is None else names.tolist()
-        self._learnt = Learnt.empty(config, Columns.of(listed, config.encoder.hash_key))
+        columns = listed if self._learns_kinds(X, True) else Columns.of(listed, config.encoder.hash_key)
+        self._learnt = Learnt(begun(config, NAME), columns)
         return self._learn(X, y, weight)
 
     def _learn(self, X: Any, y: Any, weight: F64) -> Self:
@@ -257,6 +292,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
 
     def _scores(self, X: Any) -> Any:
         check_is_fitted(self)
+        if self._learnt.reads_kinds:
+            return self._learnt.scores(validate_data(self, table_like(X), reset=False, skip_check_array=True))
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return self._learnt.scores(X)
 
@@ -324,9 +361,7 @@ class BayesianLogisticRegression(OnlineClassifier, config=ParticleFilterConfig):
         """
         model = self._posterior(level)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        nothing, one = np.full(X.shape[0], np.nan), np.ones(X.shape[0])
-        l2 = self._learnt.state.config.encoder.normalise == "l2"
-        batches = self._learnt.columns.batches(X, nothing, one, l2)
+        batches = self._learnt.batches(X, np.full(X.shape[0], np.nan), np.ones(X.shape[0]))
         return np.concatenate([model.intervals(batch, level)[:, :2] for batch in batches])
 
     def coef_interval(self, level: float = 0.95) -> F64:
@@ -373,6 +408,11 @@ class BayesianLogisticRegression(OnlineClassifier, config=ParticleFilterConfig):
     def tempered_(self) -> int:
         """How many rows were learnt in parts, because few particles would have been left."""
         return int(self._posterior().posterior.figures[2])
+
+    def _learns_kinds(self, X: Any, reset: bool) -> bool:
+        if super()._learns_kinds(X, reset):
+            raise ValueError("BayesianLogisticRegression takes columns of numbers: encode the others, or use riata.Model")
+        return False
 
     def _posterior(self, level: float = 0.95) -> PosteriorModel:
         check_is_fitted(self)
@@ -434,7 +474,8 @@ def from_riata(
     source  : a client, the URL of a service (`http://...`), or the path of an exported file (then `model` is not used)
     columns : names of the columns of the matrices to come, or their number if they have no names. Default: the names of the
               features that have a weight, as `GET /models/{model}/weights` shows them. A column such as `country=de` is that
-              indicator if the model has a weight of this name, otherwise a numeric feature.
+              indicator if the model has a weight of this name, otherwise a numeric feature. If one is a field of another kind,
+              such as `country`, all are read by kinds.
 
     Raises `ValueError` if the model does not learn two classes, or has no names and no columns are given.
     """
@@ -452,8 +493,17 @@ def from_riata(
     made.n_features_in_ = len(listed)
     if not nameless:
         made.feature_names_in_ = np.array(listed, dtype=object)
-    made._learnt = Learnt(state, Columns.of(listed, config.encoder.hash_key, known), names)
+    others = {} if config.learner.kind == "particle_filter" else _kinds_of(config.encoder, names)
+    by_kind = any(others.get(name, "number") not in _NUMERIC for name in listed)
+    made._learnt = Learnt(state, listed if by_kind else Columns.of(listed, config.encoder.hash_key, known), names)
     return made
+
+
+def _kinds_of(encoder: EncoderConfig, names: Names) -> dict[str, str]:
+    """Return the kinds of the fields that a configuration and the names of features tell."""
+    book = NameBook.of(encoder)
+    book.add_all(names)
+    return {} if book.kinds is None else book.kinds.documents()
 
 
 def _content(source: Riata | str | Path, model: str) -> bytes:

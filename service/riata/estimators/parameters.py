@@ -16,9 +16,9 @@ from riata.learn.registry import LearnerConfig
 from riata.run.state.config import ModelConfig, read_config
 from riata.web.api.schema_of import schema_of
 from riata.wire.encoder import EncoderConfig
+from riata.wire.fields import Fields
 
-_OF_VALUES: Final = ("curves", "fields")  # columns of a matrix are numbers
-ENCODER: Final = tuple(field.name for field in dataclasses.fields(EncoderConfig) if field.name not in _OF_VALUES)
+ENCODER: Final = tuple(field.name for field in dataclasses.fields(EncoderConfig) if field.name != "curves")  # those are trees
 CLASS_WEIGHT: Final = "class_weight"
 _CLASS_WEIGHT: Final = (
     "Factors of the rows' weights by class: a dictionary, or 'balanced', in fit only, for factors by which both classes weigh "
@@ -34,9 +34,7 @@ def settings_of(config: type[Any]) -> list[str]:
 
 def constructor(config: type[Any]) -> Callable[..., None]:
     """Return the `__init__` of an estimator: keyword parameters with defaults, stored as they are, as scikit-learn asks."""
-    learner, encoder = config(), EncoderConfig()
-    defaults = {name: getattr(learner, name) for name in settings_of(config)} | {name: getattr(encoder, name) for name in ENCODER}
-    return keyword_constructor({**defaults, CLASS_WEIGHT: None})
+    return keyword_constructor({**parameters_in(config(), EncoderConfig()), CLASS_WEIGHT: None})
 
 
 def keyword_constructor(defaults: Mapping[str, Any]) -> Callable[..., None]:
@@ -61,7 +59,7 @@ def described(about: str, config: type[Any]) -> str:
     for given, names in ((config, settings_of(config)), (EncoderConfig, list(ENCODER))):
         properties = schema_of(given)["properties"]
         for name in names:
-            lines.append(f"{name} : default={getattr(given(), name)!r}")
+            lines.append(f"{name} : default={_parameter(given(), name)!r}")
             text = properties[name].get("description", "")
             lines += textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")
     lines += [
@@ -83,8 +81,14 @@ def model_config(estimator: Any, config: type[Any], labels: str) -> ModelConfig:
 
 def parameters_in(learner: LearnerConfig, encoder: EncoderConfig) -> dict[str, Any]:
     """Return the parameters of an estimator with this configuration."""
-    settings = {name: getattr(learner, name) for name in settings_of(type(learner))}
-    return settings | {name: getattr(encoder, name) for name in ENCODER}
+    settings = {name: _parameter(learner, name) for name in settings_of(type(learner))}
+    return settings | {name: _parameter(encoder, name) for name in ENCODER}
+
+
+def _parameter(config: Any, name: str) -> Any:
+    """Return a setting as a parameter; kinds of fields as documents have them."""
+    value = getattr(config, name)
+    return value.written() if isinstance(value, Fields) else value
 
 
 def _plain(value: object) -> object:
