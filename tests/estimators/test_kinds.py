@@ -126,6 +126,8 @@ def test_what_a_service_would_refuse_names_the_row() -> None:
     estimator = TruncatedGradientClassifier().fit(frame, label)
     with pytest.raises(ValueError, match=r"row 3: features\.age: value too large"):
         estimator.predict(frame.assign(age=[1e16 if i == 3 else 1.0 for i in range(20)]))
+    with pytest.raises(ValueError, match=r"row 3: features\.age"):
+        estimator.partial_fit(frame.assign(age=[1e16 if i == 3 else 1.0 for i in range(20)]), label, sample_weight=np.arange(20))
     with pytest.raises(ValueError, match=r"row 7, column 'note': a value of type object"):
         estimator.predict(frame.assign(note=[object() if i == 7 else "a" for i in range(20)]))
     with pytest.raises(AttributeError, match="coef_: columns are read by kinds"):

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import scipy.sparse
 
-from riata.base.arrays import F64
+from riata.base.arrays import F64, I64
 from riata.base.errors import BadInput
 from riata.base.limits import ROWS_PER_REQUEST_MAX, WEIGHT_MAX
 from riata.predict.name_book import NameBook
 from riata.run.state.config import ModelConfig
 from riata.wire.batch import Batch
 from riata.wire.parse import Context, parse_examples
-from riata.wire.parsed import RowError
 from riata.wire.readers import READERS
 from riata.wire.tables import Roles, examples_of
 
@@ -45,43 +44,47 @@ def table_like(x: Any) -> Any:
     return x if hasattr(x, "columns") else np.asarray(x, object)
 
 
-def batches_by_kind(
-    x: Any, names: list[str], book: NameBook, config: ModelConfig, label: F64, weight: F64, *, learns: bool
-) -> Iterator[Batch]:
-    """Yield the rows of a table in order.
+class KindReader(NamedTuple):
+    """Reads the rows of tables for a model.
 
-    x             : of `table_like`; names : of the columns of a matrix
-    book          : of the model: kinds of fields; with `learns`, names are added to it
-    label, weight : f64[n]; rows of weight zero are left out
-
-    Raises `ValueError` that names the row for values that a service would refuse.
+    names : of the columns of a matrix
+    book  : kinds of fields, and the names of features that were learnt
     """
-    if float(weight.max(initial=0.0)) > WEIGHT_MAX:
-        raise ValueError(f"sample_weight: {weight.max():g} is above {WEIGHT_MAX:g}, the largest importance of a row; divide")
-    table = x if hasattr(x, "columns") else dict(zip(names, x.T, strict=True))
-    kinds = {} if book.kinds is None else book.kinds.documents()
-    start = 0
-    try:
-        for part in examples_of(table, Roles(kinds=kinds), ROWS_PER_REQUEST_MAX):
-            kept = np.flatnonzero(weight[start : start + len(part)])
-            if len(kept):
-                batch = _read([part[k] for k in kept], start, book, config, learns)
-                yield replace(batch, label=label[start + kept], weight=weight[start + kept])
-            start += len(part)
-    except BadInput as error:
-        raise ValueError(str(error)) from None
 
+    names: list[str]
+    book: NameBook
+    config: ModelConfig
 
-def _read(rows: list[dict[str, Any]], first: int, book: NameBook, config: ModelConfig, learns: bool) -> Batch:
-    body = b"\n".join(json.dumps({**row, "label": 1}, allow_nan=False, ensure_ascii=False).encode() for row in rows)
-    context = Context(config.encoder, config.labels, book.seen if learns else None, kinds=book.kinds)
-    parsed = parse_examples(body, _NDJSON, context, True)
-    _require_none(parsed.errors, first)
-    if learns:
-        book.add_all(parsed.names)
-    return parsed.batch
+    def batches(self, x: Any, label: F64, weight: F64, *, learns: bool) -> Iterator[Batch]:
+        """Yield the rows of a table in order.
 
+        x             : of `table_like`
+        label, weight : f64[n]; rows of weight zero are left out
+        learns        : whether names of features are kept
 
-def _require_none(errors: list[RowError], first: int) -> None:
-    if errors:
-        raise ValueError(f"row {first + errors[0].index}: {errors[0].detail}")
+        Raises `ValueError` that names the row for values that a service would refuse.
+        """
+        if float(weight.max(initial=0.0)) > WEIGHT_MAX:
+            raise ValueError(f"sample_weight: {weight.max():g} is above {WEIGHT_MAX:g}, the largest importance of a row; divide")
+        table = x if hasattr(x, "columns") else dict(zip(self.names, x.T, strict=True))
+        kinds = {} if self.book.kinds is None else self.book.kinds.documents()
+        start = 0
+        try:
+            for part in examples_of(table, Roles(kinds=kinds), ROWS_PER_REQUEST_MAX):
+                kept = np.flatnonzero(weight[start : start + len(part)])
+                if len(kept):
+                    batch = self._read([part[k] for k in kept], start + kept, learns)
+                    yield replace(batch, label=label[start + kept], weight=weight[start + kept])
+                start += len(part)
+        except BadInput as error:
+            raise ValueError(str(error)) from None
+
+    def _read(self, rows: list[dict[str, Any]], number: I64, learns: bool) -> Batch:
+        body = b"\n".join(json.dumps({**row, "label": 1}, allow_nan=False, ensure_ascii=False).encode() for row in rows)
+        context = Context(self.config.encoder, self.config.labels, self.book.seen if learns else None, kinds=self.book.kinds)
+        parsed = parse_examples(body, _NDJSON, context, True)
+        for error in parsed.errors:
+            raise ValueError(f"row {number[error.index]}: {error.detail}")
+        if learns:
+            self.book.add_all(parsed.names)
+        return parsed.batch

@@ -19,7 +19,7 @@ from riata.base.directories import write_whole
 from riata.base.errors import BadInput, Conflict
 from riata.client import Riata
 from riata.estimators.columns import Columns
-from riata.estimators.frames import batches_by_kind, has_other_columns, table_like
+from riata.estimators.frames import KindReader, has_other_columns, table_like
 from riata.estimators.linear import CLASSES, binary_tags, require_binary, two_classes, weighted_by_class
 from riata.estimators.parameters import constructor, described, model_config, parameters_in
 from riata.learn.ftrl_proximal import FtrlProximalConfig
@@ -92,8 +92,7 @@ class Learnt:
     def batches(self, x: Any, label: F64, weight: F64, learns: bool = False) -> Iterator[Batch]:
         """Yield the rows of a matrix or a table in order, without those of weight zero. learns : names of features are kept"""
         if isinstance(self._given, list):
-            config = self.state.config
-            return batches_by_kind(x, self._given, self._book, config, label, weight, learns=learns)
+            return KindReader(self._given, self._book, self.state.config).batches(x, label, weight, learns=learns)
         return self._given.batches(x, label, weight, self._l2)
 
     def weights(self) -> F64:
