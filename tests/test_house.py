@@ -60,7 +60,6 @@ THIRD_PARTY = {
         "fastapi",
         "starlette",
         "uvicorn",
-        "httptools",
         "pydantic",
         "prometheus_client",
         "numpy",

@@ -608,9 +608,9 @@ EXPORT void riata_normalise_l2(const i64 *indptr, i64 n, u32 *hash, double *valu
 
 /* ---- head.c ------------------------------------------------------------------------------------------------------------- */
 
-/* Parse the plain request head with which `head`, u8[size], begins.
- *   found   i64[17]  written: the words of riata/web/server/heads.py; offsets count from the beginning of the head
- * Returns   bytes of the head with the empty line at its end; 0: not plain; -1: its end has not arrived, and it is plain so far
+/* Parse the request head with which `head`, u8[size], begins.
+ *   found   i64[18]  written: the words of riata/web/server/heads.py; offsets count from the beginning of the head
+ * Returns   bytes of the head with the empty line at its end; 0: malformed; -1: its end has not arrived
  * Source    RFC 9112 (request line, field lines) */
 QUICK i64 riata_parse_head(const u8 *head, i64 size, i64 *found);
 

@@ -1,9 +1,10 @@
-"""Heads that are read by httptools: what is made of them, however they arrive, is what uvicorn makes of them."""
+"""Heads: what is made of them, however they arrive, is what uvicorn makes of them."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+from http import HTTPMethod
 from typing import Any, cast
 
 import pytest
@@ -16,7 +17,7 @@ from riata.base.errors import BadInput
 from riata.web.server import bounds
 from riata.web.server.bounds import Refused
 from riata.web.server.heads import HeadReader
-from riata.web.server.request import CHUNKED, Request
+from riata.web.server.request import CHUNKED, Request, headers_of
 from tests.settings import connection_bounds
 from tests.web.test_head_parser import GET, PIECES, POST
 
@@ -145,19 +146,20 @@ def test_what_the_reader_accepts_uvicorn_reads_alike() -> None:
             request, _ = reader().feed(bytes(head))
         except Refused:
             continue
-        if request is None:
+        if request is None or request.method not in list(HTTPMethod):  # uvicorn refuses methods that it does not know
             continue
         scope = scope_of(bytes(head))
         assert scope is not None, head
         assert (scope["method"], scope["raw_path"], scope["query_string"]) == (request.method, request.path, request.query)
-        assert (scope["headers"], scope["http_version"]) == (request.headers, request.version)
+        headers = [(name, value.rstrip(b" \t")) for name, value in scope["headers"]]
+        assert (headers, scope["http_version"]) == (headers_of(request.lines), request.version)
         accepted += 1
     assert accepted > 100
 
 
 def test_the_longest_idempotency_key_is_taken() -> None:
     def key(values: dict[bytes, bytes]) -> str | None:
-        return Request("POST", b"/observe", b"", [], values, 0.0).idempotency_key
+        return Request("POST", b"/observe", b"", b"", values, 0.0).idempotency_key
 
     assert key({b"idempotency-key": b"~" * 200}) == "~" * 200
     assert key({}) is None

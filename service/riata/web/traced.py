@@ -20,9 +20,8 @@ from riata.store.store import Append, Appended
 from riata.web.api.options import is_model_name
 from riata.web.server.answers import Answer
 from riata.web.server.fast_path import FastPath
-from riata.web.server.heads import HeadReader
 from riata.web.server.instrumented import METHODS, TRACE, UNMATCHED, known, status_of, template
-from riata.web.server.request import Deferred, Reply, Request
+from riata.web.server.request import Deferred, Reply, Request, headers_of
 from riata.wire.parsed import Parsed
 
 if TYPE_CHECKING:
@@ -116,15 +115,11 @@ class TracedFastPath(FastPath):
         super().__init__(fast.router, fast.meters, fast.service, fast.gate, fast.bodies, fast.awake)
         self.spans = spans
 
-    def read(self, data: bytes, heads: HeadReader) -> tuple[Request, bytes] | None:  # noqa: ARG002
-        """Leave every head to `heads`, which keeps its Traceparent."""
-        return None
-
     def find(self, request: Request) -> bool:
         """As `FastPath`, with what is traced of the request."""
         found = super().find(request)
         if found:
-            parent = request.values.get(b"traceparent")
+            parent = dict(headers_of(request.lines)).get(b"traceparent")
             request.trace = RequestTrace(request.started, None if parent is None else parent.decode("latin-1"), request.model)
         return found
 

@@ -366,7 +366,7 @@ def test_a_remembered_prediction_is_asked_for_by_post_alone(both: Both) -> None:
 
 
 def test_a_head_that_is_known_is_not_taken_for_one_that_a_foreign_page_sends(both: Both) -> None:
-    """A repeated head on a connection is answered without httptools; any other head is parsed."""
+    """The head before it on the connection was usual."""
     row = b'{"features":{"a":1}}'
     head = b"POST /predict HTTP/1.1\r\n" + HERE + b"\r\n%bContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     own, foreign = (head % (more, len(row)) + row for more in (b"", FOREIGN[0] + b"\r\n"))

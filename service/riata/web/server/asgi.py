@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Scope
 
 from riata.web.server.answers import CLOSE_HEADER, IS_STOPPING, status_line
 from riata.web.server.framing import Body
-from riata.web.server.request import Request
+from riata.web.server.request import Request, headers_of
 
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -119,7 +119,7 @@ class AsgiCall:
             "raw_path": request.path,
             "query_string": request.query,
             "root_path": "",
-            "headers": request.headers,
+            "headers": headers_of(request.lines),
             IS_STOPPING: lambda: self._owner.stopping,
         }
 

@@ -12,7 +12,7 @@ from typing import Final
 from riata.base.hosts import Hosts
 from riata.web.api.problems import PROBLEM_JSON, Problem
 
-TARGET_BYTES_MAX: Final = 2**16 - 1  # path and query together; the parser counts in 16 bits
+TARGET_BYTES_MAX: Final = 2**16 - 1  # path and query together
 FILES_RESERVED: Final = 16  # file descriptors kept for the store, the probes and the refusals themselves
 
 
@@ -93,7 +93,6 @@ CROSS_SITE: Final = refusal(
     "a web page of another origin may not change anything (Origin, Sec-Fetch-Site); without keys only programs and pages of this "
     "service's own origin may: serve the page under the same origin, or require keys (keys_file)",
 )
-BAD_LENGTH: Final = refusal(400, "bad_length", "a body needs exactly one length: a Content-Length in digits, or chunked encoding")
 BAD_CODING: Final = refusal(400, "bad_transfer_coding", "Transfer-Encoding: only chunked is supported, once, in HTTP/1.1")
 BAD_CHUNKS: Final = refusal(400, "bad_chunks", "the chunks have more framing than body, or trailers, which are not supported")
 UPGRADE_WITH_BODY: Final = refusal(
@@ -116,7 +115,7 @@ STOPPING: Final = refusal(503, "stopping", "the service is stopping; nothing of 
 
 
 class Refused(Exception):
-    """Raised inside the parser's callbacks, with the refusal to send."""
+    """Raised where a head or a body is read, with the refusal to send."""
 
     def __init__(self, answer: Refusal) -> None:
         super().__init__(answer.code)

@@ -1,11 +1,10 @@
 """The protocol at the socket: it reads requests, answers those to hot routes, and has an ASGI application answer all others.
 
-Every head is read and checked by `heads.py`, and begins one `Request`; that of a usual request to a hot route is read faster by
-`fast_path.py`. A request to a hot route is answered by its handler, unless its body is late or too long. Every other is answered
-by the ASGI application (`asgi.py`). A request is begun when the one before it has been answered; until then what follows on the
-connection waits, and no more is read.
+Every head is read and checked by `heads.py`, and begins one `Request`. A request to a hot route is answered by its handler,
+unless its body is late or too long. Every other is answered by the ASGI application (`asgi.py`). A request is begun when the one
+before it has been answered; until then what follows on the connection waits, and no more is read.
 
-What a connection may do next is a table (`states.py`). Its deadlines are plain numbers that `Server` checks a few times a second;
+What a connection may do next is a table, `MOVES`. Its deadlines are plain numbers that `Server` checks a few times a second;
 a request sets no timer. A middleware could not enforce the limits: it runs after the head was read, and never sees a connection
 that sends no head.
 """
@@ -164,7 +163,6 @@ class Connection(asyncio.Protocol):
         if self.call is not None:
             self.call.end()
         self.deadline = self.take_by = self.take_next_by = math.inf
-        self._heads.close()
         self._server_state.connections.discard(self)
 
     # -- called by the server
@@ -310,8 +308,7 @@ class Connection(asyncio.Protocol):
     def _take_head(self, data: bytes) -> bytes:
         """Take bytes of a head, and begin its request once it is complete. Returns what is left of `data`."""
         fast = self.fast
-        usual = None if fast is None or self.state is HEAD else fast.read(data, self._heads)
-        request, data = usual or self._heads.feed(data)
+        request, data = self._heads.feed(data)
         if request is None:
             if self.state is IDLE and self._heads.has_begun:
                 self._to(HEAD)
@@ -323,7 +320,7 @@ class Connection(asyncio.Protocol):
         if self._begun > self.bounds.pipelined_max + 1:
             raise Refused(bounds.PIPELINE_FULL)
         self.deadline = math.inf
-        if fast is not None and (usual is not None or fast.find(request)):
+        if fast is not None and fast.find(request):
             return self._begin_hot(fast, request, data)
         self._await_body(request.length)
         self._call_app(request, {})

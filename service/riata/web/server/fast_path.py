@@ -15,13 +15,10 @@ from riata.web.auth.gate import Caller, Gate
 from riata.web.metrics.meters import Meters
 from riata.web.server.answers import CLOSE_HEADER, STANDING_HEADERS, Answer, status_line
 from riata.web.server.body import Bodies
-from riata.web.server.heads import HeadParser, HeadReader
-from riata.web.server.request import Aside, Deferred, Handled, HotRoute, Reply, Request, Router
+from riata.web.server.request import Aside, Deferred, Handled, Headers, HotRoute, Reply, Request, Router
 
 log = logging.getLogger("riata.web")
-Headers = list[tuple[bytes, bytes]]
 PATHS_MAX: Final = 1024  # hot paths that are remembered
-LEFT: Final = frozenset({b"content-encoding", b"expect"})  # headers whose meaning only ASGI routes know
 _CLOSE: Final = b"connection: close\r\n"
 
 _STANDING: Final = b"".join(b"%b: %b\r\n" % pair for pair in STANDING_HEADERS)
@@ -42,29 +39,15 @@ class FastPath:
         self.gate = gate
         self.bodies = bodies
         self.awake = awake
-        self._parser = HeadParser()
         self._paths: dict[tuple[str, bytes], tuple[HotRoute, str]] = {}  # by method and path, as they were sent
         self._asides: set[asyncio.Task[None]] = set()
         self._standing: Headers | None = None
         self._openings: dict[tuple[int, bytes], bytes] = {}
 
-    def read(self, data: bytes, heads: HeadReader) -> tuple[Request, bytes] | None:
-        """Read a usual request, whose head is plain, whose route is hot and whose body has arrived. Returns it, and what follows
-        its head; None if `heads` has to read it. Raises `Refused`."""
-        found = self._parser.read(data, heads)
-        return found if found is not None and self._route(found[0]) else None
-
     def find(self, request: Request) -> bool:
         """Set route and model of a request. Returns false if its route is not hot, or it is to be answered through ASGI."""
-        values = request.values
-        return (
-            self._route(request)
-            and len(values) == len(request.headers)
-            and LEFT.isdisjoint(values)
-            and (not request.length or request.method == "POST")
-        )
-
-    def _route(self, request: Request) -> bool:
+        if not request.may_be_hot:
+            return False
         at = (request.method, request.path)
         found = self._paths.get(at)
         if found is None:

@@ -149,10 +149,8 @@ def request_of(route: HotRoute, scope: Scope) -> Request:
     """Read a request without its body from a scope. Raises `Malformed` if a header that matters was sent twice."""
     for name in (b"content-type", b"accept", b"idempotency-key"):
         header(scope, name)
-    headers = scope["headers"]
-    request = Request(
-        scope["method"], scope["raw_path"], scope["query_string"], headers, dict(headers), time.perf_counter(), key=scope.get(KEY)
-    )
+    values, started = dict(scope["headers"]), time.perf_counter()
+    request = Request(scope["method"], scope["raw_path"], scope["query_string"], b"", values, started, key=scope.get(KEY))
     request.route, request.model = route, scope["path_params"].get("model", DEFAULT_MODEL)
     return request
 

@@ -30,6 +30,7 @@ class Deferred(Enum):
 
 DEFERRED: Final = Deferred.DEFERRED
 CHUNKED: Final = -1  # the length of a body that arrives in chunks
+Headers = list[tuple[bytes, bytes]]  # names in lower case, and values
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,11 @@ class Request:
 
     method    : in capitals
     path      : as sent; `query` is what follows its question mark
-    headers   : the header lines in their order
-    values    : the values by name; the last one of a header that was sent several times
+    lines     : the header lines as sent, with the empty line at their end
+    values    : the values by name, at least of the headers that hot routes look at; the last one of several
     length    : bytes of the body, or CHUNKED
     keep_alive: whether the client may send another request after it
+    may_be_hot: whether a hot route may answer it: it has no header twice, and none whose meaning only ASGI routes know
     started   : when its head was complete, in the seconds of `time.perf_counter`
     body      : complete when the handler of a hot route is called
     key       : the API key of the caller; None if keys are not required
@@ -59,12 +61,13 @@ class Request:
     method: str
     path: bytes
     query: bytes
-    headers: list[tuple[bytes, bytes]]
+    lines: bytes
     values: dict[bytes, bytes]
     started: float
     version: str = "1.1"
     length: int = 0
     keep_alive: bool = True
+    may_be_hot: bool = True
     body: bytes | PaddedBuffer = b""
     key: Key | None = None
     trace: RequestTrace | None = None
@@ -101,6 +104,12 @@ class Request:
     def is_long(self) -> bool:
         """Whether its body is parsed in another thread, so that it does not block the event loop."""
         return len(self.body) > INLINE_BYTES_MAX
+
+
+def headers_of(lines: bytes) -> Headers:
+    """Return the headers of the header lines of a request, in their order."""
+    parts = [line.partition(b":") for line in lines.split(b"\r\n")[:-2]]
+    return [(name.lower(), value.strip(b" \t")) for name, _, value in parts]
 
 
 Reply = Callable[[Answer | Aside], None]

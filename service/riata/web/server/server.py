@@ -1,4 +1,4 @@
-"""uvicorn server with uvloop and httptools: connection deadlines, bounded shutdown, no Server header, no access log."""
+"""uvicorn server with uvloop: connection deadlines, bounded shutdown, no Server header, no access log."""
 
 from __future__ import annotations
 
