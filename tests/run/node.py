@@ -27,7 +27,7 @@ from riata.wire.parsed import Parsed
 from tests.doubles.memory_store import MemoryStore
 from tests.settings import engine_settings
 
-WAIT_S = 900.0
+WAIT_S = 300.0
 SMALL: dict[str, Any] = {"encoder": {"bits": 12}, "publish_every_ms": 1}
 
 

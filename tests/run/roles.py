@@ -23,7 +23,7 @@ from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import SMALL
 from tests.settings import engine_settings
 
-WAIT_S = 900.0
+WAIT_S = 300.0
 _nonces = itertools.count(1)
 
 
