@@ -263,7 +263,9 @@ class Challengers:
             raise log_changed(leader, "one of the two has other settings now")
         for name in (leader, model):
             engine.require_accepting(engine.served_model(name))
-        named = challenged(engine, theirs, (*theirs.pairs.challengers, model))
+        others = tuple(name for name in theirs.pairs.challengers if name != model)
+        gone = [challenged(engine, theirs, others)] if model in theirs.pairs.challengers else []  # dropped before it was served
+        named = challenged(engine, theirs, (*others, model))
         change = Change(ours.config, actor=current_actor.get(), follow=leader).payload()
 
         def make(store: Store) -> list[Append]:
@@ -272,7 +274,7 @@ class Challengers:
             if store.head(model).seq != ours.applied:
                 raise other_history
             begun = [] if past is None else at_the_seam(store, past, model, now_ms)
-            return [*begun, Append(model, "config", now_ms, payload=change, names=names_in_log(store, leader)), named]
+            return [*gone, *begun, Append(model, "config", now_ms, payload=change, names=names_in_log(store, leader)), named]
 
         logged = await append_together(engine, make)
         for name, event in zip((leader, model), reversed(logged), strict=False):
