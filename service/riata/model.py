@@ -9,10 +9,10 @@ model.predict_one({"age": 40, "country": "de"})["probability"]
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from riata.base.errors import BadInput
 from riata.base.limits import ROWS_PER_REQUEST_MAX
@@ -29,11 +29,10 @@ from riata.run.writer.published import served_model
 from riata.wire.given import LabelTally
 from riata.wire.parse import Context, explain_rows, parse_examples
 from riata.wire.parsed import RowError
-from riata.wire.readers import READERS
-from riata.wire.tables import Roles, example, examples_of, is_moment, labels_of
+from riata.wire.readers import NDJSON
+from riata.wire.tables import Roles, example, examples_of, is_moment, labels_of, lines_of
 
 Prediction = dict[str, Any]
-NDJSON: Final = READERS[0].line_type  # of JSON, a row a line
 
 
 class Model:
@@ -118,8 +117,8 @@ class Model:
         learnt, named = 0, self.labels == "classes"
         roles = Roles(label, weight, None, frozenset(drop), self.fields, positive=positive, classes=named)
         tally = LabelTally(self.labels)
-        for given, count in (labels_of(rows, roles) or {}).items():
-            tally.add(given, count)
+        for given, times in (labels_of(rows, roles) or {}).items():
+            tally.add(given, times)
         tally.require_own_form()
         for part in examples_of(rows, roles, ROWS_PER_REQUEST_MAX):
             learnt += self._learn(part, learnt)
@@ -142,7 +141,7 @@ class Model:
         """Return `bias` and `contributions` of one row, which add up to the margin, as `explain` of the service."""
         config = self._state.config
         context = Context(config.encoder, config.labels, kinds=self._names.kinds)
-        body = _body([{"features": example(features.items(), Roles(), 0)["features"]}], 0)
+        body = lines_of([{"features": example(features.items(), Roles(), 0)["features"]}], [0])
         (row,) = explain_rows(body, NDJSON, context)
         return self._model().explain(row, self._names.in_slot).answer()
 
@@ -160,14 +159,14 @@ class Model:
         return Roles(kinds=self.fields if any(map(is_moment, features.values())) else {})
 
     def _scores(self, rows: list[dict[str, Any]], first: int) -> Scores:
-        scores, errors = self.score_body(_body([{"features": row["features"]} for row in rows], first))
+        scores, errors = self.score_body(lines_of([{"features": row["features"]} for row in rows], count(first)))
         _require_none(errors, first)
         return scores
 
     def _learn(self, rows: list[dict[str, Any]], first: int) -> int:
         config = self._state.config
         context = Context(config.encoder, config.labels, self._names.seen, config.classes, kinds=self._names.kinds)
-        parsed = parse_examples(_body(rows, first), NDJSON, context, True)
+        parsed = parse_examples(lines_of(rows, count(first)), NDJSON, context, True)
         _require_none(parsed.errors, first)
         if parsed.classes[len(config.classes.names) :]:
             add_unlogged(self._state, config.classes.extended(parsed.classes))
@@ -200,17 +199,6 @@ def documents(scores: Scores, classes: Sequence[str] = ()) -> list[Prediction]:
     for at in () if scores.outside is None else scores.outside.nonzero()[0].tolist():
         found[at]["std_error_why_not"] = OUTSIDE_SPAN
     return found
-
-
-def _body(rows: list[dict[str, Any]], first: int) -> bytes:
-    """Rows as NDJSON. Raises `BadInput` if a value is not one of JSON."""
-    lines = []
-    for index, row in enumerate(rows, first):
-        try:
-            lines.append(json.dumps(row, allow_nan=False, ensure_ascii=False).encode())
-        except (TypeError, ValueError) as error:
-            raise BadInput(f"row {index}: {error}", "bad_value") from None
-    return b"\n".join(lines)
 
 
 def _require_none(errors: list[RowError], first: int) -> None:

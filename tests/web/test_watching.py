@@ -101,9 +101,7 @@ def test_status_says_what_needs_attention_and_what_to_do(client: Client, service
     assert (told["ready"], attention(client), [one["name"] for one in told["models"]]) == (True, [], ["default"])
     assert told["process"]["role"] == "all"
     again, deadline = quiet, time.monotonic() + 60.0
-    while (
-        again.status_code != 304 and time.monotonic() < deadline
-    ):  # what a start still does in other threads changes it a few times
+    while again.status_code != 304 and time.monotonic() < deadline:  # a start still changes it a few times, in other threads
         again = client.get("/status", headers={"If-None-Match": again.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
     service.refuse(Unavailable("the disk is full", "disk_reserve"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -17,11 +16,10 @@ from riata.predict.name_book import NameBook
 from riata.run.state.config import ModelConfig
 from riata.wire.batch import Batch
 from riata.wire.parse import Context, parse_examples
-from riata.wire.readers import READERS
-from riata.wire.tables import Roles, examples_of
+from riata.wire.readers import NDJSON
+from riata.wire.tables import Roles, examples_of, lines_of
 
 _NUMBERS: Final = "iufbc"  # kinds of numpy's types
-_NDJSON: Final = READERS[0].line_type
 
 
 def has_other_columns(x: Any) -> bool:
@@ -80,9 +78,9 @@ class KindReader(NamedTuple):
             raise ValueError(str(error)) from None
 
     def _read(self, rows: list[dict[str, Any]], number: I64, learns: bool) -> Batch:
-        body = b"\n".join(json.dumps({**row, "label": 1}, allow_nan=False, ensure_ascii=False).encode() for row in rows)
+        body = lines_of([{**row, "label": 1} for row in rows], number.tolist())
         context = Context(self.config.encoder, self.config.labels, self.book.seen if learns else None, kinds=self.book.kinds)
-        parsed = parse_examples(body, _NDJSON, context, True)
+        parsed = parse_examples(body, NDJSON, context, True)
         for error in parsed.errors:
             raise ValueError(f"row {number[error.index]}: {error.detail}")
         if learns:

@@ -57,6 +57,14 @@ class Names(Sequence[tuple[int, bytes]]):
         return cls(count + numbers + text.tobytes())
 
     @classmethod
+    def of_arrays(cls, fingerprint: Any, length: Any, text: Any) -> Names | None:
+        """As `made`, of arrays that may be damaged. None if they are not such arrays."""
+        given = (fingerprint, np.uint64), (length, np.uint32), (text, np.uint8)
+        if any(array.ndim != 1 or array.dtype != kind for array, kind in given) or len(fingerprint) != len(length):
+            return None
+        return cls.made(fingerprint, length, text) if int(length.sum(dtype=np.uint64)) == len(text) else None
+
+    @classmethod
     def of(cls, pairs: Iterable[tuple[int, bytes]]) -> Names:
         """The same names; `pairs` itself if it is a `Names` already."""
         if isinstance(pairs, Names):

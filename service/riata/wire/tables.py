@@ -6,6 +6,7 @@ are absent, numpy scalars are numbers, and points in time are days since 1970.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
@@ -392,6 +393,17 @@ def examples_of(rows: Any, roles: Roles, most: int) -> Iterator[list[dict[str, A
     """
     for part in numbered_examples(rows, roles, most):
         yield [made for _, made in part]
+
+
+def lines_of(rows: Iterable[dict[str, Any]], numbers: Iterable[int]) -> bytes:
+    """Return rows as NDJSON. Raises `BadInput` with the number of the row if a value is not one of JSON."""
+    lines = []
+    for row, number in zip(rows, numbers, strict=False):
+        try:
+            lines.append(json.dumps(row, allow_nan=False, ensure_ascii=False).encode())
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"row {number}: {error}", "bad_value") from None
+    return b"\n".join(lines)
 
 
 def numbered_examples(

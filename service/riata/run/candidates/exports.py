@@ -46,12 +46,9 @@ def pack_names(names: Names) -> Arrays:
 def _unpack_names(arrays: Arrays) -> Names:
     if NAMES + "text" not in arrays:
         return NOTHING_NAMED
-    marks, lengths, text = (arrays.get(NAMES + part, np.zeros(0)) for part in ("fingerprint", "length", "text"))
-    typed = marks.dtype == np.uint64 and lengths.dtype == np.uint32 and text.dtype == np.uint8
-    listed = (marks.ndim, lengths.ndim, text.ndim) == (1, 1, 1)
-    if not typed or not listed or len(marks) != len(lengths) or int(lengths.sum(dtype=np.uint64)) != len(text):
+    names = Names.of_arrays(*(arrays.get(NAMES + part, np.zeros(0)) for part in ("fingerprint", "length", "text")))
+    if names is None:
         raise Malformed("the lengths of the names in this export do not add up", "not_an_export")
-    names = Names.made(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))
     try:
         for _, name in names:
             name.decode()

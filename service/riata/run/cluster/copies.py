@@ -177,9 +177,7 @@ def _edition(header: Mapping[str, Any]) -> Edition:
 
 
 def _names(arrays: Arrays) -> Names:
-    marks, lengths, text = (arrays["names." + part] for part in ("fingerprint", "length", "text"))
-    typed = marks.dtype == np.uint64 and lengths.dtype == np.uint32 and text.dtype == np.uint8
-    flat = marks.ndim == lengths.ndim == text.ndim == 1
-    if not typed or not flat or len(marks) != len(lengths) or int(lengths.sum(dtype=np.uint64)) != len(text):
+    names = Names.of_arrays(*(arrays["names." + part] for part in ("fingerprint", "length", "text")))
+    if names is None:
         raise Corrupt("the lengths of its names do not add up")
-    return Names.made(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))
+    return names

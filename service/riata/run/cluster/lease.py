@@ -1,7 +1,8 @@
 """The leader's lease of a shared store: acquiring it, renewing it, and detecting a store that was rolled back or exchanged.
 
 Theory of operation
-    One process owns the store for as long as it renews its lease. Expiry is decided by the store's clock, never by its own.
+    One process owns the store until another takes it, which none may before the lease has expired. Expiry is decided by the
+    store's clock, never by that of a process. A lease that expired is renewed if no other process took it.
     Each renewal returns the standing of every model, and the owner compares it with its own position. The log must have at
     least the events that were learnt. If the log ends with the last of them, its chain must be the same. The newest generation
     must be no older than the last one committed. Otherwise the store was rolled back or is another one. The state of this

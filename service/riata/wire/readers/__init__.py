@@ -9,6 +9,7 @@ from riata.wire.reader import FileRows, Reader
 
 NAMES: Final = ("json", "vw", "svmlight", "arrow")
 READERS: Final[tuple[Reader, ...]] = tuple(import_module(f"riata.wire.readers.{name}").READER for name in NAMES)
+NDJSON: Final = READERS[0].line_type  # of JSON, a row a line
 FILE_READERS: Final[dict[str, Reader]] = {reader.name: reader for reader in READERS if reader.file is not None}
 
 
