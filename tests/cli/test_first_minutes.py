@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -92,7 +93,8 @@ def test_a_signal_to_make_run_ends_the_service_and_waits_for_it(how: signal.Sign
     (binaries / "riata").write_text(f"#!/bin/sh\nexec {sys.executable} {tmp_path}/stubborn.py {note}\n")
     (binaries / "riata").chmod(0o755)
     command = ["make", "--no-print-directory", "-o", "setup", "run", f"BIN={binaries}"]
-    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as made:
+    at_a_terminal = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for what it runs in the background
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True, preexec_fn=at_a_terminal) as made:
         while not (note.exists() and note.read_text()):
             time.sleep(0.02)
         if how == signal.SIGINT:
