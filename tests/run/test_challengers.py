@@ -14,7 +14,6 @@ from riata.learn.learner import Stepped
 from riata.run.candidates.challengers import Backfilling, at_the_seam, learn_past
 from riata.run.candidates.judging import BLOCKS, event_losses
 from riata.run.candidates.pairs import COMPARED, OWN, Pairs, SharedEvents, comparison
-from riata.run.candidates.promotion import challenged
 from riata.run.changing import append_and_serve
 from riata.run.engine_context import aside
 from riata.run.log.log_reading import read_log
@@ -252,20 +251,6 @@ async def test_a_challenger_that_lacks_events_is_not_promoted_and_detached_at_th
         await node.observe(events(10, seed=3))
         assert node.engine.published("b").applied == 1  # another model of this name gets nothing
     assert replay(store.crash(), "m").equal
-
-
-async def test_a_model_that_takes_the_name_of_a_challenger_that_is_gone_begins_anew(node: Node) -> None:
-    await node.observe(events(10))
-    leader = node.engine.published("m")
-    await append_and_serve(node.engine, challenged(node.engine, leader, ("b",)))  # b was dropped before m was served
-    await node.observe(events(20, seed=1))
-    await node.admin.put_model("b", FOLLOWS)
-    await node.observe(events(30, seed=2))
-    await node.engine.led("this test").settle()
-    (listed,) = node.service.describe("m")["challengers"]
-    assert listed["events"] == 30
-    assert node.engine.published("m").pairs.challengers == ("b",)
-    assert node.service.describe("b")["follow"] == {"model": "m", "events": 30, "lag_events": 0, "detached": False}
 
 
 async def test_a_model_whose_leader_does_not_name_it_yet_joins_when_the_request_comes_again(

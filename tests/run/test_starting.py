@@ -23,9 +23,9 @@ from riata.run.state.starting import Looked, Stand, Starting
 from riata.store import records
 from riata.store.store import Append
 from riata.wire.batch import Batch
-from tests.doubles.memory_store import MemoryStore
+from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.events import CONFIG, here, random_batch
-from tests.run.node import Node, build, events, replayed
+from tests.run.node import SMALL, Node, build, events, replayed, serving
 from tests.run.promotions import another_state, promotion
 from tests.run.test_recovery import acquire, save
 
@@ -321,3 +321,35 @@ async def test_a_start_that_is_stopped_while_it_replays_loses_nothing(monkeypatc
                 assert node.service.published("slow").applied == SAVED + LATE
         store = store.crash()
     equal_after_all(store, "slow")
+
+
+async def test_a_challenger_that_is_dropped_before_its_leader_is_served_is_no_longer_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore(faults=Faults(lossy=True))
+    async with serving(store) as node:
+        await node.observe(events(10))
+        await node.admin.put_model("b", {"follow": "m"})
+        await node.observe(events(20, seed=1))
+        store.sync()  # and lose the checkpoints of the stop
+    store = store.crash()
+    async with starting(store, monkeypatch, "m") as (node, dam):
+        await asyncio.to_thread(dam.reached.wait)
+        await node.engine.wait_for("b", 1, 20_000)
+        with pytest.raises(Busy):
+            node.service.published("m")
+        await node.admin.drop_model("b")
+        await node.admin.put_model("b", SMALL)
+        end = store.head("b").seq
+        dam.open()
+        while "m" not in node.engine.served_models:
+            await asyncio.sleep(0.001)
+        await node.observe(events(30, seed=2))
+        assert store.head("b").seq == end
+        await node.admin.put_model("b", {"follow": "m"})
+        began = store.head("b").seq
+        await node.observe(events(40, seed=3))
+        await node.engine.led("this test").settle()
+        (listed,) = node.service.describe("m")["challengers"]
+        assert (listed["events"], store.head("b").seq) == (40, began + 40)
+        assert node.engine.published("m").pairs.challengers == ("b",)

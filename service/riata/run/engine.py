@@ -97,6 +97,12 @@ class Engine(ABC):
     async def _stop(self) -> None:
         """Stop every thread but the store's, after saving what was learnt."""
 
+    async def forget_challenger(self, model: str) -> None:  # noqa: B027  a shared store has none
+        """Before `model` is dropped: no model that is not served yet still has it as a challenger."""
+
+    async def unfollowed(self, leader: str) -> None:  # noqa: B027
+        """Wait until the log of `leader` says which challengers it lost before it was served."""
+
     @property
     @abstractmethod
     def started(self) -> bool:

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final
 
 from riata.base.errors import Busy, Corrupt, LogFork, NotFound, RiataError, Stopped
@@ -201,6 +202,7 @@ class AloneEngine(Engine):
     archiving = False
     starting: Starting | None = None
     replaying: Replaying | None = None
+    relations: WhoFollows | None = None
 
     def __init__(self, *parts: Any, **more: Any) -> None:
         super().__init__(*parts, **more)
@@ -273,7 +275,7 @@ class AloneEngine(Engine):
         def follow(leader: str, followers: tuple[str, ...]) -> None:
             call(lambda _store: self._log_thread.followers.update({leader: followers})).result()
 
-        relations = WhoFollows(call, follow, self._are_gone)
+        self.relations = relations = WhoFollows(call, follow, self._are_gone)
         hooks = StartHooks(self._go_on, expected, relations.arrived, hand_over, learning.give_up, self._failed)
         self.starting = starting = Starting(context, owner, hooks)
         starting.look(learning)
@@ -288,7 +290,20 @@ class AloneEngine(Engine):
     def _are_gone(self, leader: str, gone: frozenset[str]) -> None:
         """Models that `leader` names as its challengers do not have its events: say so in its log, when it is served."""
         if self.loop is not None:
-            later(self.loop, lambda: self._unfollowing.append((leader, asyncio.create_task(self._unfollow(leader, gone)))))
+            later(self.loop, lambda: self._unfollow_soon(leader, gone))
+
+    async def forget_challenger(self, model: str) -> None:
+        """Before `model` is dropped: no model that is not served yet still has it as a challenger."""
+        for leader in () if self.relations is None else self.relations.forget(model):
+            await self.call(partial(self._log_thread.forget_follower, leader, model))
+            self._unfollow_soon(leader, frozenset([model]))
+
+    async def unfollowed(self, leader: str) -> None:
+        """Wait until the log of `leader` says which challengers it lost before it was served."""
+        await asyncio.gather(*(task for name, task in self._unfollowing if name == leader))
+
+    def _unfollow_soon(self, leader: str, gone: frozenset[str]) -> None:
+        self._unfollowing.append((leader, asyncio.create_task(self._unfollow(leader, gone))))
 
     async def _unfollow(self, leader: str, gone: frozenset[str]) -> None:
         while (served_model := self.served_models.get(leader)) is None or served_model.published is None:
@@ -296,7 +311,9 @@ class AloneEngine(Engine):
         async with served_model.changing:
             theirs = await self.latest(leader)
             kept = tuple(one for one in theirs.pairs.challengers if one not in gone)
-            log.warning("model %s: of its challengers only %s still have its events", leader, ", ".join(kept) or "none")
+            if kept == theirs.pairs.challengers:
+                return
+            log.warning("model %s: these challengers no longer have its events: %s", leader, ", ".join(sorted(gone)))
             payload = Change(theirs.config, challengers=kept).payload()
             await self.append(Append(leader, "config", self.clock.unix_ms(), payload=payload, followers=kept))
 
@@ -390,6 +407,7 @@ class WhoFollows:
         self._known: dict[str, Pairs] = {}
         self._unknown: set[str] = set()
         self._kept: dict[str, tuple[str, ...]] = {}  # by leader
+        self._dropped: set[str] = set()  # since the start; a new model of such a name does not arrive
         self._lock = threading.Lock()
 
     def unknown(self, names: Iterable[str]) -> None:
@@ -402,6 +420,8 @@ class WhoFollows:
             names = []
             for found in several:
                 name, pairs = found.state.name, found.state.observers[Pairs]
+                if name in self._dropped:
+                    continue
                 if pairs.shared:
                     pairs = at_the_end(pairs, self._rest(found))
                 self._known[name] = pairs
@@ -411,6 +431,18 @@ class WhoFollows:
                 self._decide(name)
                 if (leader := self._known[name].follows) in self._known and leader not in names:
                     self._decide(leader)
+
+    def forget(self, name: str) -> list[str]:
+        """Forget a model that is dropped. Returns the models that it follows, as far as is known."""
+        with self._lock:
+            self._dropped.add(name)
+            self._unknown.discard(name)
+            self._known.pop(name, None)
+            self._kept.pop(name, None)
+            leaders = [leader for leader, kept in self._kept.items() if name in kept]
+            for leader in leaders:
+                self._kept[leader] = tuple(one for one in self._kept[leader] if one != name)
+            return leaders
 
     def _rest(self, found: Recovered) -> Iterator[Record]:
         rest = read_log(self._call, found.state.name, found.state.applied)

@@ -189,6 +189,7 @@ class Challengers:
             raise _cannot(
                 model, leader, "the store is shared by several processes; only a service with an embedded store does this"
             )
+        await self._engine.unfollowed(leader)
         theirs = self._engine.published(leader)
         require_one_margin(theirs.config, "a challenger")
         if model in (DEFAULT_MODEL, leader):
@@ -263,9 +264,7 @@ class Challengers:
             raise log_changed(leader, "one of the two has other settings now")
         for name in (leader, model):
             engine.require_accepting(engine.served_model(name))
-        others = tuple(name for name in theirs.pairs.challengers if name != model)
-        gone = [challenged(engine, theirs, others)] if model in theirs.pairs.challengers else []  # dropped before it was served
-        named = challenged(engine, theirs, (*others, model))
+        named = challenged(engine, theirs, (*theirs.pairs.challengers, model))
         change = Change(ours.config, actor=current_actor.get(), follow=leader).payload()
 
         def make(store: Store) -> list[Append]:
@@ -274,7 +273,7 @@ class Challengers:
             if store.head(model).seq != ours.applied:
                 raise other_history
             begun = [] if past is None else at_the_seam(store, past, model, now_ms)
-            return [*gone, *begun, Append(model, "config", now_ms, payload=change, names=names_in_log(store, leader)), named]
+            return [*begun, Append(model, "config", now_ms, payload=change, names=names_in_log(store, leader)), named]
 
         logged = await append_together(engine, make)
         for name, event in zip((leader, model), reversed(logged), strict=False):
@@ -295,6 +294,7 @@ class Challengers:
                     theirs = await engine.latest(leader.name)
                     rest = tuple(name for name in theirs.pairs.challengers if name != model)
                     await append_and_serve(engine, challenged(engine, theirs, rest))
+        await engine.forget_challenger(model)
         if model in engine.context.log_thread.followers:  # its followers are damaged or gone; a model of this name has others
             await engine.call(lambda _store: engine.context.log_thread.followers.pop(model, None))
 

@@ -212,6 +212,10 @@ class LogThread:
             appends.append(append)
         return appends, followers
 
+    def forget_follower(self, leader: str, follower: str, _store: Store) -> None:
+        """Copy no more rows of `leader` to `follower`. In the store's thread."""
+        self.followers[leader] = tuple(name for name in self.followers.get(leader, ()) if name != follower)
+
     def _maintain(self, store: Store) -> None:
         try:
             store.maintain()
