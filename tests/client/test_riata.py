@@ -58,7 +58,7 @@ def test_an_infinite_number_is_refused_before_it_is_sent() -> None:
     script = Script()
     with refused(BadInput, "not_finite", match=r"^row 1, column 'x': inf is not a finite number"):
         client(script).observe([ROW, {"features": {"x": float("inf")}, "label": 1}], atomic=True)
-    with pytest.raises(BadInput, match=r"^the settings: NaN"):
+    with pytest.raises(BadInput, match=r"^the request: NaN"):
         client(script).change("m", gamma=float("inf"))
     assert script.requests == []
 

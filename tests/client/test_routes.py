@@ -71,7 +71,7 @@ WITHOUT_A_CALL: Final = {
 
 
 def public(kind: type) -> set[str]:
-    return {name for name in vars(kind) if not name.startswith("_")} - {"close", "aclose"}
+    return {name for name in dir(kind) if not name.startswith("_")} - {"close"}
 
 
 def route_of(call: Callable[[Riata], Any]) -> tuple[str, str]:

@@ -10,8 +10,7 @@ with Riata("http://127.0.0.1:8080") as riata:
 from riata.client.calls import Observed, Patience
 from riata.client.errors import ApiBusy, ApiConflict, ApiError, ApiFailed, ApiNotFound, ApiRefused, Unreachable
 from riata.client.observing import MostlyRefused
-from riata.client.riata import Riata
-from riata.client.riata_async import AsyncRiata
+from riata.client.riata import AsyncRiata, Riata
 
 __all__ = [
     "ApiBusy",

@@ -1,45 +1,77 @@
-"""Every request of the clients as a value: how to build it and how to decode the response. Does no I/O."""
+"""Requests of the clients as values, how answers are decoded, and when a request is sent again. Does no I/O."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
+from riata.base.clock import said
 from riata.base.errors import BadInput
-from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.client.errors import ApiConflict, ApiError, ApiNotFound, RowProblem, Unreachable, error_of, read_row_problems
-from riata.wire.tables import ID_BYTES, Roles, examples_of
+from riata.wire.tables import ID_BYTES, json_of, lines_of
 
 NDJSON: Final = "application/x-ndjson"
 JSON: Final = "application/json"
 TIMEOUT_S: Final = 60.0  # for one attempt; longer than the service itself waits for its log
 ASKED_EVERY_S: Final = 0.5  # how often to ask whether a job has ended
-BACKUP_S_MAX: Final = 86_400.0
 BINARY: Final = "application/octet-stream"
 Rows = Any  # examples, one alone, flat dictionaries, a table of `riata.wire.tables`, or a body in bytes
+To = int | str | datetime  # an event, or a moment
+Result = TypeVar("Result")
+
+# What takes a request or several: yields the arguments of each request, to be sent its answer, or seconds to wait.
+Steps = Generator[dict[str, Any] | float, Any, Result]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `repeatable`: it is idempotent, so sending it twice has the effect of sending it once.
-    `timeout_s`: longest silence of the service while it works on the answer."""
+    """One request.
+
+    params     : of the query; None and false are left out
+    document   : sent as JSON, in place of `content`
+    repeatable : it is idempotent, so sending it twice has the effect of sending it once
+    timeout_s  : longest silence of the service while it works on the answer
+    """
 
     method: str
     path: str
-    params: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes = b""
+    document: Mapping[str, Any] | None = None
     repeatable: bool = True
     timeout_s: float = TIMEOUT_S
 
+    def request(self) -> dict[str, Any]:
+        """Return the arguments of a request of httpx. Raises `BadInput` if the document cannot be written as JSON."""
+        is_json = self.document is not None
+        return {
+            "method": self.method,
+            "url": self.path,
+            "params": {name: _param(value) for name, value in self.params.items() if not (value is None or value is False)}
+            or None,
+            "headers": {**self.headers, "content-type": JSON} if is_json else self.headers,
+            "content": (json_of(self.document, "the request") if is_json else self.content) or None,
+            "timeout": self.timeout_s,
+        }
 
-# What takes several requests: yields each call, to be sent its answer, and the seconds to wait in between; returns the result.
-Steps = Generator[Call | float, Any, dict[str, Any]]
+
+def _param(value: Any) -> str:
+    return "true" if value is True else str(value)
+
+
+Send = Callable[[Call], Steps[bytes]]  # gives the body of the answer. Raises `ApiError`, `Unreachable`
+
+
+def at(model: str, rest: str = "") -> str:
+    """Return the path of a model, or of a part of it, such as /metrics."""
+    return f"/models/{quote(model, safe='')}{rest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,41 +105,48 @@ class Sent:
 
 def observe(rows: Rows, sent: Sent) -> Call:
     """Send examples."""
-    params = ({"wait": "applied"} if sent.wait_applied else {}) | ({"atomic": "true"} if sent.atomic else {})
-    params |= {"labels": "by_row"} if sent.by_row else {}
+    params = {
+        "wait": "applied" if sent.wait_applied else None,
+        "atomic": sent.atomic,
+        "labels": "by_row" if sent.by_row else None,
+        "ids": None if sent.ids is None else len(sent.ids) // ID_BYTES,
+    }
     content, content_type = body_of(rows, sent.content_type)
-    if sent.ids is None:
-        headers = {"content-type": content_type, "idempotency-key": sent.key}
-    else:
-        params["ids"] = str(len(sent.ids) // ID_BYTES)
-        content, headers = content + sent.ids, {"content-type": content_type}
-    return Call("POST", _model(sent.model, "/observe"), params, headers, content)
+    headers = {"content-type": content_type} | ({"idempotency-key": sent.key} if sent.ids is None else {})
+    return Call("POST", at(sent.model, "/observe"), params, headers, content + (sent.ids or b""))
 
 
-def predict(
-    rows: Rows,
-    model: str,
-    content_type: str,
-    explain: bool,
-    min_seq: int | None,
-    remember: bool,
-    level: float | None,
-    from_refit: bool = False,
-) -> Call:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What predictions are asked for, beside the rows."""
+
+    model: str
+    content_type: str
+    explain: bool
+    min_seq: int | None
+    remember: bool
+    level: float | None
+    from_refit: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a number a row answers it."""
+        return not any((self.explain, self.remember, self.level, self.from_refit))
+
+
+def predict(rows: Rows, asked: Asked) -> Call:
     """Ask for predictions, one a row. The response has one a line. Not repeatable with `remember`: if a response were lost, its
     stored predictions would wait for labels that the client cannot send."""
-    params = {name: "true" for name, wanted in (("explain", explain), ("remember", remember)) if wanted}
-    params |= {"from": "refit"} if from_refit else {}
-    params |= {} if min_seq is None else {"min_seq": str(min_seq)}
-    params |= {} if level is None else {"level": str(level)}
-    content, content_type = body_of(rows, content_type)
+    params = {
+        "explain": asked.explain,
+        "remember": asked.remember,
+        "from": "refit" if asked.from_refit else None,
+        "min_seq": asked.min_seq,
+        "level": asked.level,
+    }
+    content, content_type = body_of(rows, asked.content_type)
     headers = {"content-type": content_type, "accept": "*/*" if content_type == JSON else NDJSON}
-    return Call("POST", _model(model, "/predict"), params, headers, content, repeatable=not remember)
-
-
-def bodies_of(rows: Rows, roles: Roles) -> Iterator[list[dict[str, Any]]]:
-    """Cut rows into those of one request each. Raises `BadInput`, which names the row and the column."""
-    return examples_of(rows, roles, ROWS_PER_REQUEST_MAX)
+    return Call("POST", at(asked.model, "/predict"), params, headers, content, repeatable=not asked.remember)
 
 
 def shifted(error: ApiError, first: int) -> ApiError:
@@ -133,115 +172,66 @@ def is_body(rows: Rows, content_type: str) -> bool:
     return isinstance(rows, bytes) or content_type != NDJSON
 
 
-def label_row(prediction_id: str, label: float, weight: float | None) -> dict[str, Any]:
-    """The row that labels a prediction."""
-    return {"prediction_id": prediction_id, "label": label} | ({} if weight is None else {"weight": weight})
+# What takes several requests.
 
 
-def models() -> Call:
-    """List the models."""
-    return Call("GET", "/models")
-
-
-def create_model(model: str, document: Mapping[str, Any]) -> Call:
-    """Create or change a model from its configuration document."""
-    return Call("PUT", _model(model), {}, {"content-type": JSON}, _json(document, "the document"))
-
-
-def creating(model: str, document: Mapping[str, Any]) -> Steps:
+def creating(model: str, document: Mapping[str, Any], send: Send) -> Steps[dict[str, Any]]:
     """Create a model, and wait while it learns the log of the model that it is to follow, however long that takes."""
-    call = create_model(model, document)
-    answer: dict[str, Any] = yield call
+    call = Call("PUT", at(model), document=document)
+    answer = read_object((yield from send(call)))
     while answer.get("state") == "backfilling":
         with contextlib.suppress(ApiNotFound):  # the service was restarted: it begins again
-            yield from ended(answer["job"], None)
-        answer = {**(yield call), "created": True}  # by the first request
+            yield from ended(answer["job"], None, send)
+        answer = {**read_object((yield from send(call))), "created": True}  # by the first request
     return answer
 
 
-def change_model(model: str, changes: Mapping[str, Any]) -> Call:
-    """Change settings of a model while it learns. Repeatable: setting the same value again changes nothing."""
-    return Call("PATCH", _model(model), {}, {"content-type": JSON}, _json(changes, "the settings"))
-
-
-def get_path(model: str, gammas: int, top: float | None, bottom: float | None) -> Call:
-    """Ask how many weights other penalties would leave."""
-    ends = {name: repr(float(end)) for name, end in (("from", top), ("to", bottom)) if end is not None}
-    return Call("GET", _model(model, "/path"), {"gammas": str(gammas), **ends})
-
-
-def get_model(model: str, part: str = "", **params: str) -> Call:
-    """Read a model, or a part of it. part: for example /metrics or /weights."""
-    return Call("GET", _model(model, part), params)
-
-
-def drop_model(model: str) -> Call:
-    """Drop a model. Not repeatable: the second response would be 404 although the first request succeeded."""
-    return Call("DELETE", _model(model), {"confirm": model}, repeatable=False)
-
-
-def snapshot_now(model: str, note: str) -> Call:
-    """Save a snapshot."""
-    content = json.dumps({"note": note}).encode()
-    return Call("POST", _model(model, "/snapshots"), {}, {"content-type": JSON}, content, repeatable=False)
-
-
-def delete_snapshot(model: str, generation: int) -> Call:
-    """Delete a saved snapshot. Not repeatable: the second response would be 404 although the first request succeeded."""
-    return Call("DELETE", _model(model, f"/snapshots/{generation}"), repeatable=False)
-
-
-def back_up() -> Call:
-    """Copy the store of the service. Not repeatable: each makes another copy."""
-    return Call("POST", "/backup", repeatable=False, timeout_s=BACKUP_S_MAX)
-
-
-def restore(model: str, generation: int) -> Call:
-    """Restore the content of a generation. It is an event of the log, so the call is not repeatable."""
-    content = json.dumps({"generation": generation}).encode()
-    return Call("POST", _model(model, "/restore"), {}, {"content-type": JSON}, content, repeatable=False)
-
-
-def forget(subjects: str | Iterable[str], model: str, drop_trimmed: bool) -> Call:
-    """Forget the rows of subjects. Repeatable: what is forgotten is not found again. The answer may be a job that runs."""
+def forgetting(
+    subjects: str | Iterable[str], model: str, drop_trimmed: bool, on_progress: Callable[[float], None] | None, send: Send
+) -> Steps[dict[str, Any]]:
+    """Forget the rows of subjects, and wait until that is done. Repeatable: what is forgotten is not found again. Raises
+    `ApiConflict` if the job fails."""
     named = subjects if isinstance(subjects, str) else list(subjects)
     document = {"subject": named, **({"drop_trimmed": True} if drop_trimmed else {})}
-    headers = {"content-type": JSON}
-    return Call("POST", _model(model, "/forget"), {}, headers, _json(document, "the request"))
-
-
-def forgetting(
-    subjects: str | Iterable[str], model: str, drop_trimmed: bool, on_progress: Callable[[float], None] | None
-) -> Steps:
-    """Forget the rows of subjects, and wait until that is done. Raises `ApiConflict` if the job fails."""
-    asked = forget(subjects, model, drop_trimmed)
     while True:
-        answer: dict[str, Any] = yield asked
+        answer = read_object((yield from send(Call("POST", at(model, "/forget"), document=document))))
         if "state" not in answer:
             return answer
         with contextlib.suppress(ApiNotFound):  # another process learns now; what was forgotten is not found again
-            return (yield from ended(answer["id"], on_progress))
+            return (yield from ended(answer["id"], on_progress, send))
 
 
-def jobs() -> Call:
-    """List the jobs."""
-    return Call("GET", "/jobs")
+def restoring(
+    model: str, generation: int | None, to: To | None, dry_run: bool, on_progress: Callable[[float], None] | None, send: Send
+) -> Steps[dict[str, Any]]:
+    """Go back, and wait until that is done. It is an event of the log, so the call is not repeatable. Raises `BadInput` unless
+    one of generation and to is given, `ApiConflict` if the job fails, `Unreachable` if the service was restarted meanwhile."""
+    if (generation is None) == (to is None) or (dry_run and to is None):
+        raise BadInput(
+            "restore: give either a snapshot, or `to` with an event or a moment; `dry_run` goes with `to`", "bad_option"
+        )
+    moment = said(to.astimezone()) if isinstance(to, datetime) else to
+    document = {"generation": generation} if to is None else {"to": moment, **({"dry_run": True} if dry_run else {})}
+    answer = read_object((yield from send(Call("POST", at(model, "/restore"), document=document, repeatable=dry_run))))
+    if "state" not in answer:
+        return answer
+    try:
+        return (yield from ended(answer["id"], on_progress, send))
+    except ApiNotFound:
+        raise Unreachable(
+            f"the service was restarted before model {model} had gone back; GET /models/{model}/changes says whether it did"
+        ) from None
 
 
-def job(number: str) -> Call:
-    """Read one job."""
-    return Call("GET", f"/jobs/{quote(number, safe='')}")
+def job_at(number: str) -> str:
+    """Return the path of a job."""
+    return f"/jobs/{quote(number, safe='')}"
 
 
-def cancel_job(number: str) -> Call:
-    """Ask a job to end. Not repeatable: the second response would be a refusal although the first request succeeded."""
-    return Call("DELETE", f"/jobs/{quote(number, safe='')}", repeatable=False)
-
-
-def ended(number: str, on_progress: Callable[[float], None] | None) -> Steps:
+def ended(number: str, on_progress: Callable[[float], None] | None, send: Send) -> Steps[dict[str, Any]]:
     """Wait for a job and return its result. Raises `ApiConflict` with its error, `ApiNotFound` for an unknown job."""
     while True:
-        found: dict[str, Any] = yield job(number)
+        found = read_object((yield from send(Call("GET", job_at(number)))))
         if found["result"] is not None:
             return dict(found["result"])
         if found["error"] is not None:
@@ -251,40 +241,18 @@ def ended(number: str, on_progress: Callable[[float], None] | None) -> Steps:
         yield ASKED_EVERY_S
 
 
-def begin_refit(model: str, request: Mapping[str, Any]) -> Call:
-    """Start a refit. Not repeatable: a second one would be refused while the first runs."""
-    return Call("POST", _model(model, "/refits"), {}, {"content-type": JSON}, _json(request, "the request"), repeatable=False)
-
-
-def cancel_refit(model: str, refit: str) -> Call:
-    """End a refit with its best weights so far."""
-    return Call("DELETE", _model(model, f"/refits/{quote(refit, safe='')}"), repeatable=False)
-
-
-def promote_refit(model: str, refit: str, force: bool) -> Call:
-    """Have a model go on from a refit. It is an event of the log, so the call is not repeatable."""
-    content = json.dumps({"force": force}).encode()
-    path = _model(model, f"/refits/{quote(refit, safe='')}/promote")
-    return Call("POST", path, {}, {"content-type": JSON}, content, repeatable=False)
-
-
-def promote(model: str, challenger: str, force: bool) -> Call:
-    """Have a model go on as one of its challengers. It is an event of the log, so the call is not repeatable."""
-    content = json.dumps({"challenger": challenger, "force": force}).encode()
-    return Call("POST", _model(model, "/promote"), {}, {"content-type": JSON}, content, repeatable=False)
-
-
-def import_model(model: str, content: bytes) -> Call:
-    """Import an exported model."""
-    return Call("POST", _model(model, "/import"), {}, {"content-type": BINARY}, content, repeatable=False)
-
-
 def read_json(body: bytes) -> Any:
     """Decode a JSON response. Raises `Unreachable` if it is not JSON: then another program answers at that address."""
     try:
         return json.loads(body) if body else None
     except ValueError:
         raise Unreachable("the server at this URL is not this service: its answer is not JSON") from None
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Decode a JSON response; empty if it is no object."""
+    answer = read_json(body)
+    return answer if isinstance(answer, dict) else {}
 
 
 def read_observed(body: bytes) -> Observed:
@@ -321,24 +289,11 @@ def body_of(rows: Rows, content_type: str) -> tuple[bytes, str]:
     """
     if isinstance(rows, bytes):
         return rows, content_type
-    rows = [rows] if isinstance(rows, Mapping) else rows
-    lines = [_json(row, f"row {index}") for index, row in enumerate(rows)]
-    if len(lines) == 1 and content_type == NDJSON:
-        return lines[0], JSON
-    return b"".join(line + b"\n" for line in lines), content_type
-
-
-def _json(value: Mapping[str, Any], said: str) -> bytes:
-    try:
-        return json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
-    except (TypeError, RecursionError, UnicodeError) as error:
-        raise BadInput(f"{said}: cannot be written as JSON: {error}", "bad_value") from None
-    except ValueError:
-        raise BadInput(f"{said}: NaN and infinite numbers cannot be written as JSON", "not_finite") from None
-
-
-def _model(model: str, rest: str = "") -> str:
-    return f"/models/{quote(model, safe='')}{rest}"
+    rows = [rows] if isinstance(rows, Mapping) else list(rows)
+    lines = lines_of(rows, range(len(rows)))
+    if len(rows) == 1 and content_type == NDJSON:
+        return lines, JSON
+    return lines + b"\n" if rows else b"", content_type
 
 
 def bearer(api_key: str | None) -> dict[str, str]:

@@ -1,29 +1,38 @@
-"""Labelled rows in one request or several: what is sent in each, and the answers as one."""
+"""Rows in one request or several: what is sent in each, and the answers as one."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from riata.base.errors import BadInput
 from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.client.calls import (
+    Asked,
     Call,
     Observed,
     Rows,
+    Send,
     Sent,
+    Steps,
+    at,
     codes_of,
-    get_model,
+    column_of,
     is_body,
     kinds_in,
     observe,
+    predict,
     read_json,
+    read_object,
     read_observed,
+    read_predictions,
+    shifted,
 )
 from riata.client.errors import ApiRefused, RowProblem
 from riata.wire.given import OWN, LabelTally
-from riata.wire.tables import VALUES_MAX, BadRow, Roles, has_moments, labels_of, numbered_examples
+from riata.wire.tables import VALUES_MAX, BadRow, Roles, examples_of, has_moments, labels_of, numbered_examples
 
 
 class MostlyRefused(ApiRefused):
@@ -50,40 +59,55 @@ def none_accepted(error: ApiRefused) -> Observed:
     return Observed(0, int(counts.get("duplicate", 0)), rejected, 0, "", error.errors, codes_of(counts))
 
 
-def observing(rows: Rows, roles: Roles, sent: Sent, source: str | None) -> Generator[Call, bytes, Observed]:
-    """Send rows, or a body: yields each request, to be sent the body of its answer or to have its `ApiRefused` thrown in.
+def observing(rows: Rows, roles: Roles, sent: Sent, source: str | None, send: Send) -> Steps[Observed]:
+    """Send rows, or a body.
 
     source : as of `observe_parts`
 
     Raises `MostlyRefused` if more rows are refused than accepted, and what `observe_parts` and `judged` raise.
     """
     if is_body(rows, sent.content_type):
-        return _mostly_accepted(read_observed((yield observe(rows, sent))))
-    roles = yield from by_kinds(rows, roles, sent.model)
-    sent = yield from judged(rows, roles, sent)
+        return _mostly_accepted(read_observed((yield from send(observe(rows, sent)))))
+    roles = yield from by_kinds(rows, roles, sent.model, send)
+    sent = yield from judged(rows, roles, sent, send)
     told = Told()
     for numbers, call in observe_parts(rows, roles, sent, source, told.bad):
         try:
-            told.answers.append((numbers, read_observed((yield call))))
+            told.answers.append((numbers, read_observed((yield from send(call)))))
         except ApiRefused as error:
             told.add_refusal(numbers, error)
     if not told.answers and not told.bad:
-        return read_observed((yield observe(b"", sent)))
+        return read_observed((yield from send(observe(b"", sent))))
     return _mostly_accepted(told.merged())
 
 
-def by_kinds(rows: Rows, roles: Roles, model: str) -> Generator[Call, bytes, Roles]:
+def predicting(rows: Rows, roles: Roles, asked: Asked, send: Send) -> Steps[Any]:
+    """Ask for the predictions of rows, or of a body. Raises `BadInput`, which names the row and the column, and `ApiRefused` with
+    the numbers of all rows."""
+    if is_body(rows, asked.content_type):
+        return read_predictions((yield from send(predict(rows, asked))))
+    found: list[dict[str, Any]] = []
+    roles = yield from by_kinds(rows, roles, asked.model, send)
+    for part in examples_of(rows, roles, ROWS_PER_REQUEST_MAX):
+        try:
+            found += read_predictions((yield from send(predict(part, asked))))
+        except ApiRefused as error:
+            raise shifted(error, len(found)) from None
+    return column_of(rows, found) if asked.is_plain else found
+
+
+def by_kinds(rows: Rows, roles: Roles, model: str, send: Send) -> Steps[Roles]:
     """Return the roles of columns with the kinds that the model knows, if rows hold points in time, which are sent as the kinds
     ask. Without the right to read the model they are days since 1970."""
     if not has_moments(rows):
         return roles
     try:
-        return roles.with_known(kinds_in(read_json((yield get_model(model, "/fields")))))
+        return roles.with_known(kinds_in(read_json((yield from send(Call("GET", at(model, "/fields")))))))
     except ApiRefused:
         return roles
 
 
-def judged(rows: Rows, roles: Roles, sent: Sent) -> Generator[Call, bytes, Sent]:
+def judged(rows: Rows, roles: Roles, sent: Sent, send: Send) -> Steps[Sent]:
     """Look at the labels of all rows before the first one is sent, if they take several requests. Returns how to send them.
 
     Raises `OtherLabels` if all labels are those of another setting than the model's. Without the right to read the model, the
@@ -93,10 +117,9 @@ def judged(rows: Rows, roles: Roles, sent: Sent) -> Generator[Call, bytes, Sent]
     if labels is None or sent.by_row:
         return sent
     try:
-        document = read_json((yield get_model(sent.model)))
+        setting = read_object((yield from send(Call("GET", at(sent.model))))).get("config", {}).get("labels")
     except ApiRefused:
         return sent
-    setting = document.get("config", {}).get("labels") if isinstance(document, dict) else None
     if setting not in OWN:
         return sent
     tally = LabelTally(setting)

@@ -395,15 +395,19 @@ def examples_of(rows: Any, roles: Roles, most: int) -> Iterator[list[dict[str, A
         yield [made for _, made in part]
 
 
-def lines_of(rows: Iterable[dict[str, Any]], numbers: Iterable[int]) -> bytes:
+def lines_of(rows: Iterable[Any], numbers: Iterable[int]) -> bytes:
     """Return rows as NDJSON. Raises `BadInput` with the number of the row if a value is not one of JSON."""
-    lines = []
-    for row, number in zip(rows, numbers, strict=False):
-        try:
-            lines.append(json.dumps(row, allow_nan=False, ensure_ascii=False).encode())
-        except (TypeError, ValueError) as error:
-            raise BadInput(f"row {number}: {error}", "bad_value") from None
-    return b"\n".join(lines)
+    return b"\n".join(json_of(row, f"row {number}") for row, number in zip(rows, numbers, strict=False))
+
+
+def json_of(value: Any, name: str) -> bytes:
+    """Return JSON. Raises `BadInput` with a name for the value if that cannot be: `not_finite` for NaN and infinite numbers."""
+    try:
+        return json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, RecursionError, UnicodeError) as error:
+        raise BadInput(f"{name}: cannot be written as JSON: {error}", "bad_value") from None
+    except ValueError:
+        raise BadInput(f"{name}: NaN and infinite numbers cannot be written as JSON", "not_finite") from None
 
 
 def numbered_examples(
