@@ -1,4 +1,4 @@
-"""One-token mistakes in the native core and in the HTTP front, each with the tests that have to notice it."""
+"""Small mistakes in the native core, the HTTP front and the store, each with the tests that have to notice it."""
 
 from __future__ import annotations
 
@@ -39,6 +39,11 @@ HEADS: Final = ("tests/web/test_head_parser.py",)
 KEYS: Final = ("tests/web/attack/test_keys.py",)
 SITES: Final = ("tests/web/attack/test_sites.py",)
 BODY: Final = ("tests/web/test_body.py",)
+LOST: Final = ("tests/store/test_losses.py",)
+BACKUP: Final = ("tests/store/test_backup.py",)
+DAMAGE: Final = ("tests/run/test_damage.py",)
+UNREADABLE: Final = ("tests/run/test_unreadable.py",)
+CURVES: Final = ("tests/run/test_carried_curve.py",)
 
 KERNELS: Final = (
     # a lost bound
@@ -91,5 +96,43 @@ FRONT: Final = (
     Mutant("riata/web/auth/gate.py", "if tokens < 1.0:", "if tokens < 0.0:", KEYS),
     Mutant("riata/base/hosts.py", 'removesuffix(".") in self.names', 'removesuffix(".") not in self.names', SITES),
     Mutant("riata/web/api/routes/models.py", "(ADMIN,),\n        drop_model,", "(WATCH,),\n        drop_model,", KEYS),
+)
+WITNESS_FILE: Final = "riata/store/sqlite/witness.py"
+IS_AHEAD: Final = "if seq > row.head.seq:\n        return "
+IS_ENDING: Final = "if (seq, chain) == (row.head.seq, row.head.chain):\n        return "
+SAFEGUARDS: Final = (
+    # the witness of acknowledged events
+    Mutant("riata/store/sqlite/store.py", "            self._witness.note(model, head)\n", "", LOST),
+    Mutant(
+        "riata/store/sqlite/store.py",
+        "            return planned, log_sql.insert_planned(",
+        "            [self._witness.note(one.request.model, one.head) for one in planned if one.head]\n"
+        "            return planned, log_sql.insert_planned(",
+        LOST,
+    ),
+    Mutant("riata/store/sqlite/store.py", "require_whole(directory, found)", "pass", LOST),
+    Mutant(WITNESS_FILE, IS_AHEAD + "False", IS_AHEAD + "seq == row.head.seq + 1", LOST),
+    Mutant(WITNESS_FILE, IS_ENDING + "True", IS_ENDING + "False", LOST),
+    Mutant(WITNESS_FILE, "seq < row.head.first_seq - 1 or chain_at(connection, row, seq) == chain", "False", LOST),
+    Mutant("riata/store/sqlite/session.py", "        self._held = True\n", "", BACKUP),
+    # one damaged model, and checkpoints that cannot be read back
+    Mutant("riata/run/state/starting.py", "if not harms_one_model(error):\n                    raise", "raise", DAMAGE),
+    Mutant("riata/run/served_model.py", "            raise damage.error()", "            pass", DAMAGE),
+    Mutant("riata/run/served_model.py", "self.damaged = {**self.damaged, damage.model: damage}", "pass", DAMAGE),
+    Mutant("riata/store/records.py", "if record.digest != record_digest(", "if not record_digest(", DAMAGE),
+    Mutant("riata/run/log/scrubbing.py", "await self._learning.save(damage.model)", "None\n            return", DAMAGE),
+    Mutant(
+        "riata/run/state/generations.py",
+        "names, bits = _slot_lists(header, arrays)",
+        "return\n    names, bits = _slot_lists(header, arrays)",
+        UNREADABLE,
+    ),
+    Mutant(
+        "riata/run/state/generations.py",
+        "_compare(generation, header, state, _as_stored(arrays, without_ranks(",
+        "str(_as_stored(arrays, without_ranks(",
+        UNREADABLE,
+    ),
+    Mutant("riata/watch/progressive.py", "self._curve.carry(seq, self.examples)", "pass", CURVES),
 )
 QUICK: Final = (KERNELS[2], KERNELS[5], FRONT[1])  # in every run of the suite

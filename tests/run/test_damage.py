@@ -17,15 +17,13 @@ from typing import Any
 import pytest
 
 from riata.base.clock import SystemClock
-from riata.base.errors import Corrupt, LogFork, RiataError
+from riata.base.errors import Corrupt, LogFork
 from riata.run.admin import Admin
 from riata.run.engine_alone import AloneEngine
 from riata.run.health import Health
 from riata.run.log.scrubbing import LogScrub
-from riata.run.served_model import Catalogue
 from riata.run.service import Service
-from riata.run.state import starting
-from riata.run.state.damage import Damage, ModelDamaged
+from riata.run.state.damage import ModelDamaged
 from riata.run.writer.learning import Learning
 from riata.store import records
 from riata.store.records import coded_digest
@@ -233,11 +231,7 @@ def scrubbed(node: Node) -> LogScrub:
 async def test_damage_after_the_newest_checkpoint_is_found_by_the_running_service(
     spoil: Callable[[Path, bool], int], directory: Path
 ) -> None:
-    await found_while_running(directory, spoil(directory, True))
-
-
-async def found_while_running(directory: Path, event: int) -> None:
-    """The scrub finds damage in the log of `a` at `event`, which is after its checkpoint; no model is affected."""
+    event = spoil(directory, True)
     async with serve(directory, scrub_bytes_per_s=2**30) as node:
         scrub = scrubbed(node)
         generations = len(await node.admin.snapshots("a"))
@@ -303,54 +297,6 @@ async def test_a_service_scrubs_by_itself(directory: Path) -> None:
                 break
             await asyncio.sleep(0.1)
         assert list(node.service.health().log_damaged) == ["b"]
-
-
-def raise_for_all(_error: Corrupt) -> bool:
-    return False
-
-
-def chain_alone(found: Any, after_seq: int, chain: bytes) -> tuple[int, bytes]:
-    """Check positions and chains, but no digests."""
-    for record in found:
-        after_seq, chain = record.last, record.chain
-    return after_seq, chain
-
-
-async def say_nothing_and_save_nothing(self: LogScrub, damage: Damage) -> None:
-    self._context.tally.log_damaged.setdefault(damage.model, damage)
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "instead"),
-    [
-        (starting, "harms_one_model", raise_for_all),
-        (Catalogue, "require_sound", lambda *_: None),
-        (Catalogue, "set_damaged", lambda *_: None),
-    ],
-)
-async def test_a_start_without_its_safeguards_is_noticed(
-    owner: Any, name: str, instead: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spoil_row(directory)
-    monkeypatch.setattr(owner, name, instead)
-    with pytest.raises((AssertionError, RiataError, pytest.fail.Exception, KeyError)):
-        await looked_at(directory)
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "instead"),
-    [
-        (records, "check_chain", chain_alone),
-        (LogScrub, "_deal_with", say_nothing_and_save_nothing),
-    ],
-)
-async def test_a_scrub_without_its_safeguards_is_noticed(
-    owner: Any, name: str, instead: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    event = spoil_file(directory, True)
-    monkeypatch.setattr(owner, name, instead)
-    with pytest.raises(AssertionError):
-        await found_while_running(directory, event)
 
 
 async def test_a_web_and_a_writer_refuse_a_damaged_model_of_a_shared_store_and_the_others_continue() -> None:

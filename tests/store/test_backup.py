@@ -14,7 +14,6 @@ from riata.run import admin
 from riata.store.sqlite import online_backup
 from riata.store.sqlite.offline import copy_stopped, verify
 from riata.store.sqlite.online_backup import OnlineBackup
-from riata.store.sqlite.session import Session
 from riata.store.sqlite.store import SqliteStore, open_in_memory, open_sqlite
 from riata.store.store import Head
 from tests.refused import refused
@@ -86,22 +85,6 @@ def test_a_copy_made_while_events_are_written_is_whole_and_goes_on(tmp_path: Pat
         copy.close()
     busy.store.close()
     assert verify(tmp_path / "data")["m"] >= heads["m"].seq
-
-
-@pytest.mark.usefixtures("pieces")
-def test_without_holding_folds_a_copy_would_not_be_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Session, "hold_folds", lambda session: session.fold_wal())
-    monkeypatch.setattr(Session, "release_folds", lambda _session: True)
-    wrong = 0
-    for seed in range(2):
-        busy = Busy(tmp_path / str(seed), seed)
-        made, heads = busy.back_up("one")
-        try:
-            wrong += verify(made) != {model: head.seq for model, head in heads.items()}
-        except Exception:
-            wrong += 1
-        busy.store.close()
-    assert wrong > 0
 
 
 def test_a_known_id_is_a_duplicate_in_the_copy_too(tmp_path: Path) -> None:

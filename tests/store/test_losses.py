@@ -10,16 +10,13 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from riata.base.errors import Conflict, Corrupt, LogGap, NotFound, RiataError
-from riata.store.sqlite import witness as losses_module
 from riata.store.sqlite.schema import DATABASE_NAME, PAGE_BYTES
-from riata.store.sqlite.session import Session
 from riata.store.sqlite.store import SqliteStore, open_sqlite, read_sqlite
-from riata.store.sqlite.witness import WITNESS_NAME, Witness, find_losses
+from riata.store.sqlite.witness import WITNESS_NAME, find_losses
 from tests.store.batches import LINEAGE, observe, one_row, save
 from tests.store.killed import SETTINGS, WAL, ImageAtCommit, add, cut, flip, image, live_store
 
@@ -362,9 +359,6 @@ def test_the_shared_memory_file_of_the_inspection_is_deleted(tmp_path: Path) -> 
     assert not (copy / "riata.db-shm").exists()
 
 
-# -- mutants: each safeguard taken away, and noticed ---------------------------------------------------------------------
-
-
 def trials(tmp_path: Path) -> None:
     """Kills at COMMIT and after the answer, with the log complete, without its last event, damaged, or deleted. Raises
     `AssertionError`.
@@ -418,66 +412,5 @@ def require(directory: Path, at_least: int = 0, missing: int = 0, or_missing: bo
     assert found >= at_least
 
 
-def mutated(monkeypatch: pytest.MonkeyPatch, mutant: str) -> None:
-    append = SqliteStore.append
-
-    def early(self: SqliteStore, group: Any) -> Any:
-        """Write the witness before COMMIT."""
-        transaction = Session.transaction
-
-        def noting(session: Session, write: Callable[..., Any], full_is_known: bool) -> Any:
-            def writing(c: sqlite3.Connection) -> Any:
-                result = write(c)
-                for plan in result[0]:
-                    self._witness.note(plan.request.model, plan.head)
-                return result
-
-            return transaction(session, writing, full_is_known)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Session, "transaction", noting)
-            return append(self, group)
-
-    def compare_with(change: Callable[[int], int]) -> None:
-        on_log = losses_module.is_on_log
-        monkeypatch.setattr(
-            losses_module, "is_on_log", lambda c, row, seq, chain: seq <= change(row.head.seq) or on_log(c, row, seq, chain)
-        )
-
-    match mutant:
-        case "never written":
-            monkeypatch.setattr(Witness, "note", lambda *_: None)
-        case "written before COMMIT":
-            monkeypatch.setattr(SqliteStore, "append", early)
-        case "one event short is fine":
-            compare_with(lambda seq: seq + 1)
-        case "equal is short":
-            on_log = losses_module.is_on_log
-            monkeypatch.setattr(
-                losses_module, "is_on_log", lambda c, row, seq, chain: seq < row.head.seq and on_log(c, row, seq, chain)
-            )
-        case "a longer log is short":
-            monkeypatch.setattr(losses_module, "is_on_log", lambda _c, row, seq, _chain: seq == row.head.seq)
-        case "never refused":
-            monkeypatch.setattr("riata.store.sqlite.store.require_whole", lambda *_: None)
-
-
 def test_the_trials_hold(tmp_path: Path) -> None:
     trials(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        "never written",
-        "written before COMMIT",
-        "one event short is fine",
-        "equal is short",
-        "a longer log is short",
-        "never refused",
-    ],
-)
-def test_a_safeguard_that_is_taken_away_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mutant: str) -> None:
-    mutated(monkeypatch, mutant)
-    with pytest.raises(AssertionError):
-        trials(tmp_path)
