@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from riata.run.candidates.segment_building import build_segments
@@ -16,7 +17,6 @@ from riata.store.segment import Segments
 from riata.store.store import Append
 from riata.wire.arrow_writer import END
 from riata.wire.batch import NO_TIME
-from tests.arrow_message import bodies_of, read_stream
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, here, log_batch, random_batch
 from tests.run.test_segment_building import ORIGIN, content, learn, trim
@@ -26,30 +26,16 @@ Row = tuple[int, list[int], list[float], float]
 
 def read(whole: bytes) -> tuple[list[Row], list[int]]:
     """The rows of a stream, and how many rows each record batch has."""
-    at = 0
-
-    def more(size: int) -> bytes:
-        nonlocal at
-        at += size
-        return whole[at - size : at]
-
     rows: list[Row] = []
     sizes = []
-    for body in bodies_of(more):
-        fields, frame = read_stream(body)
-        assert [field.name for field in fields] == ["seq", "accepted_ms", "label", "weight", "indices", "values", "ts_ms"]
-        held = [body[start : start + size] for start, size in frame.buffers]
-        seq, accepted = (np.frombuffer(held[k], np.int64) for k in (1, 3))
-        label, weight = (np.frombuffer(held[k], np.float64) for k in (5, 7))
-        ends, hashes = np.frombuffer(held[9], np.int32), np.frombuffer(held[11], np.uint32)
-        again, value = np.frombuffer(held[13], np.int32), np.frombuffer(held[15], np.float64)
-        assert (ends == again).all()
-        assert (weight == 1.0).all()
-        assert (accepted == 0).all()
-        sizes.append(frame.rows)
-        for i in range(frame.rows):
-            inside = slice(ends[i], ends[i + 1])
-            rows.append((int(seq[i]), hashes[inside].tolist(), value[inside].tolist(), float(label[i])))
+    for batch in pa.ipc.open_stream(whole):
+        batch.validate(full=True)
+        held = batch.to_pydict()
+        assert list(held) == ["seq", "accepted_ms", "label", "weight", "indices", "values", "ts_ms"]
+        assert set(held["weight"]) == {1.0}
+        assert set(held["accepted_ms"]) == {0}
+        sizes.append(batch.num_rows)
+        rows += zip(held["seq"], held["indices"], held["values"], held["label"], strict=True)
     assert whole.endswith(END)
     return rows, sizes
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from typing import Any
 
-import numpy as np
+import pyarrow as pa
 import pytest
 
 from riata.web.api.predictions import wanted_form
 from riata.web.server.answers import JSON, NDJSON
-from tests.arrow_message import read_stream
-from tests.arrow_stream import ARROW, INT, TEXT
+from tests.arrow_stream import ARROW
 from tests.web.asking import Client, post_scope, run_asgi
 from tests.web.serving import Whole
 
@@ -82,17 +80,7 @@ def test_lines_are_answered_if_they_are_requested(taught: Client) -> None:
 
 def read_columns(content: bytes) -> dict[str, list[Any]]:
     """The columns of an answer; null is None."""
-    fields, frame = read_stream(content)
-    buffers = iter(content[start : start + size] for start, size in frame.buffers)
-    found: dict[str, list[Any]] = {}
-    for held in fields:
-        given = np.unpackbits(np.frombuffer(next(buffers) or b"\xff" * frame.rows, np.uint8), bitorder="little")
-        if held.kind == TEXT:
-            ends, text = np.frombuffer(next(buffers), np.int32).tolist(), next(buffers)
-            values: list[Any] = [text[a:b].decode() for a, b in itertools.pairwise(ends)]
-        else:
-            values = np.frombuffer(next(buffers), np.int64 if held.kind == INT else np.float64).tolist()
-        found[held.name] = [value if known else None for value, known in zip(values, given.tolist(), strict=False)]
+    found: dict[str, list[Any]] = pa.ipc.open_stream(content).read_all().to_pydict()
     return found
 
 
