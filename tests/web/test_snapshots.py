@@ -10,7 +10,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from riata.base.errors import Corrupt
 from tests.running import Running
 from tests.web.asking import Client, asking
 from tests.web.conftest import BODY_BYTES_MAX
@@ -125,14 +124,6 @@ def test_other_formats_name_the_nearest(client: Client) -> None:
 def test_an_invalid_export_is_malformed(client: Client) -> None:
     answer = client.post("/models/m/import", b"garbage", BINARY)
     assert (answer.status_code, answer.json()["code"]) == (400, "not_an_export")
-
-
-def test_corrupt_bytes_of_a_client_are_the_clients(client: Client, service: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(model: str, content: bytes) -> dict[str, object]:
-        raise Corrupt(f"digest differs, {model}, {len(content)} bytes")
-
-    monkeypatch.setattr(service.admin, "import_model", refuse)
-    assert client.post("/models/m/import", b"x", BINARY).status_code == 400
 
 
 def test_an_import_has_a_type_a_name_and_a_bound(client: Client) -> None:

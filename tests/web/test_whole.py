@@ -1,4 +1,4 @@
-"""The HTTP layer with the whole service: what the small service of the other tests cannot show."""
+"""Learning, sketches and imports over HTTP, from the rows to the answers."""
 
 from __future__ import annotations
 
@@ -49,19 +49,6 @@ def test_observed_and_applied_events_are_served(client: httpx.Client) -> None:
     assert waited["margin"] == high["margin"]
 
 
-def test_an_explanation_adds_up_to_the_served_margin(client: httpx.Client) -> None:
-    taught(client, "explained")
-    answer = client.get("/models/explained/predict?country=de&age=3&_explain=true").json()
-    total = answer["bias"]
-    for part in answer["contributions"]:
-        total += part["contribution"]
-    assert total == answer["margin"]
-    assert "unknown" not in answer
-    answer = client.get("/models/explained/predict?country=xx&age=3&new=1&_explain=true").json()
-    assert answer["unknown"] == [part["feature"] for part in answer["contributions"] if part["feature"] in ("country=xx", "new")]
-    assert len(answer["unknown"]) == 2
-
-
 SHORT: dict[str, Any] = {"warm_up": 0, "ramp": 0.0, "block": 20, "rounds": 2}
 SKETCH: dict[str, Any] = {"kind": "taylor_sketch", **SHORT, "gamma": 0.5, "shadow": [0.05]}
 SKETCHES = pytest.mark.parametrize("learner", [{**SKETCH, "k": 4}, {**SKETCH, "mode": "exact"}], ids=["hybrid", "exact"])
@@ -75,19 +62,6 @@ def sketched(client: httpx.Client, model: str, learner: dict[str, Any]) -> None:
     while not client.get(f"/models/{model}").json()["std_error"]["available"]:
         assert time.monotonic() < deadline, client.get(f"/models/{model}").json()["std_error"]
         time.sleep(0.01)
-
-
-@SKETCHES
-def test_predictions_and_weights_of_a_sketch_carry_standard_errors(client: httpx.Client, learner: dict[str, Any]) -> None:
-    model = f"errors-{learner.get('mode', 'hybrid')}"
-    sketched(client, model, learner)
-    usual = client.get(f"/models/{model}/predict?country=de&age=3").json()["std_error"]
-    far = client.get(f"/models/{model}/predict?country=de&age=300").json()["std_error"]
-    assert 0.0 < usual < far
-    weights = client.get(f"/models/{model}/weights").json()
-    assert weights["bits"] == (32 if learner.get("mode") == "exact" else 22)
-    assert {weight["feature"] for weight in weights["weights"]} == {"age", "country=de", "country=fr"}
-    assert all(weight["std_error"] > 0.0 for weight in weights["weights"])
 
 
 @SKETCHES
@@ -133,61 +107,8 @@ def test_a_full_vocabulary_refuses_rows_and_says_how_to_get_more_room(client: ht
     assert client.get("/models/full/predict?age=1&new=1").json()["unknown_features"] == 1
 
 
-def test_metrics_count_the_learnt_events(client: httpx.Client) -> None:
-    taught(client, "measured")
-    metrics = client.get("/models/measured/metrics?since=0").json()
-    assert metrics["cumulative"]["examples"] == 300
-    assert metrics["cumulative"]["log_loss"] < metrics["cumulative"]["base_log_loss"]
-    assert metrics["history"][-1]["seq"] <= metrics["model"]["seq"]
-    weights = client.get("/models/measured/weights?prefix=country").json()["weights"]
-    assert {weight["feature"] for weight in weights} == {"country=de", "country=fr"}
-
-
-def test_an_import_gives_the_same_bits_as_the_export(client: httpx.Client) -> None:
-    taught(client, "carried")
-    content = client.get("/models/carried/export").content
-    assert client.post("/models/taken/import", content=content, headers=BINARY).json()["created"] is True
-    asked = [client.get(f"/models/{name}/predict?country=de&age=2").json()["margin"] for name in ("carried", "taken")]
-    assert asked[0] == asked[1] != 0.0
-
-
-def test_a_restore_brings_the_old_answers_back(client: httpx.Client) -> None:
-    taught(client, "restored")
-    before = client.get("/models/restored/predict?country=de&age=2").json()["margin"]
-    generation = client.post("/models/restored/snapshots").json()["generation"]
-    wrong = ROWS.replace('"label": 1', '"label": 2').replace('"label": 0', '"label": 1').replace('"label": 2', '"label": 0')
-    client.post("/models/restored/observe?wait=applied", content=wrong, headers=LINES)
-    assert client.get("/models/restored/predict?country=de&age=2").json()["margin"] != before
-    assert client.post("/models/restored/restore", json={"generation": generation}).status_code == 200
-    assert client.get("/models/restored/predict?country=de&age=2").json()["margin"] == before
-
-
-@pytest.mark.parametrize("content", [b"", b"x", b"\x00" * 1000])
-def test_garbage_is_no_import(client: httpx.Client, content: bytes) -> None:
-    answer = client.post("/models/garbage/import", content=content, headers=BINARY)
-    assert (answer.status_code, answer.json()["code"]) == (400, "not_an_export")
-    assert client.get("/models/garbage").status_code == 404
-
-
 def test_a_damaged_export_is_no_import(client: httpx.Client) -> None:
     content = bytearray(client.get("/models/default/export").content)
     content[len(content) // 2] ^= 1
     answer = client.post("/models/garbage/import", content=bytes(content), headers=BINARY)
     assert (answer.status_code, answer.json()["code"]) == (400, "not_an_export")
-
-
-def test_the_same_ids_again_are_duplicates(client: httpx.Client) -> None:
-    client.put("/models/twice", content="{}", headers=JSON)
-    headers = {**LINES, "Idempotency-Key": "once"}
-    first = client.post("/models/twice/observe", content=ROWS, headers=headers).json()
-    again = client.post("/models/twice/observe", content=ROWS, headers=headers).json()
-    assert (first["accepted"], again["accepted"], again["duplicate"]) == (300, 0, 300)
-    assert again["seq"] == first["seq"]
-
-
-def test_a_dropped_model_is_gone(client: httpx.Client) -> None:
-    taught(client, "dropped")
-    assert client.delete("/models/dropped?confirm=dropped").status_code == 200
-    assert client.get("/models/dropped/predict?a=1").status_code == 404
-    told = taught(client, "dropped")
-    assert told["accepted"] == 300
