@@ -11,12 +11,9 @@ FULL: Final = (
     "cli/test_backup.py",
     "cli/test_end_to_end.py::test_a_service_killed_under_the_demonstration_is_waited_for_and_counts_every_row_once",
     "cli/test_sending.py",
-    "run/test_lost_events_redis.py",
-    "run/test_remembering_redis.py",
     "run/test_roles_redis.py",
     "simulation/",
     "store/test_crash.py",
-    "store/test_damaged_files.py",
     "store/test_redis_tampering.py",
     "store/test_redis_transports.py",
     # Clients that attack a running service.

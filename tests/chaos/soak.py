@@ -1,6 +1,6 @@
 """Random mixed faults against a whole service under load, for a given time; INV is checked over everything at the end.
 
-    python -m tests.chaos.soak --minutes 10 [--seed 1] [--directory DIR]
+    python -m tests.chaos.soak --minutes 10 [--seed 1] [--directory DIR] [--fault NAME ...]
 
 A fault at a time, or two at once; then the service has to go on by itself before the next one comes.
 """
@@ -8,22 +8,54 @@ A fault at a time, or two at once; then the service has to go on by itself befor
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import shutil
+import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-from tests.chaos.assertions import say, summary, table
+import redis
+
 from tests.chaos.cluster import Load, Member
 from tests.chaos.fleet import Fleet
-from tests.chaos.redis_kills import Rewriting
 from tests.redis_server import RedisServer
 
 PAUSE_S = 5.0  # longer than the lease
 PARTITION_S = 4.0
+
+
+class Rewriting:
+    """Keeps Redis rewriting its append-only file for the duration of the block."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self._server = server
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.active = False
+
+    def _run(self) -> None:
+        while not self._over.wait(0.01):
+            with contextlib.suppress(redis.RedisError, OSError), self._server.client() as client:
+                while not self._over.wait(0.005):
+                    self.active = bool(client.info("persistence")["aof_rewrite_in_progress"])
+                    if not self.active:
+                        client.bgrewriteaof()
+            self.active = False
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
 
 
 class Faults:
@@ -99,8 +131,11 @@ class Faults:
             member.start()
 
 
-def soak(directory: Path, minutes: float, seed: int) -> tuple[Counter[str], list[float], dict[str, int]]:
-    """Run the whole; returns the faults, the seconds from the end of each to the third acknowledgement after it, and counts.
+def soak(
+    directory: Path, minutes: float, seed: int, only: Sequence[str] = ()
+) -> tuple[Counter[str], list[float], dict[str, int]]:
+    """Run the whole, with the faults of these names, or with all. Returns the faults, the seconds from the end of each to the
+    third acknowledgement after it, and counts.
 
     Raises `AssertionError` if the service does not go on within a minute, or INV does not hold."""
     rng = random.Random(seed)
@@ -111,23 +146,30 @@ def soak(directory: Path, minutes: float, seed: int) -> tuple[Counter[str], list
             fleet.begin(webs=2, writers=2, replicas=1)
             injected: Counter[str] = Counter()
             with fleet.load("--rows", "5", "--pause-ms", "10", "--predict-ms", "20", "--timeout-s", "15") as load:
-                took = _inject(fleet, load, rng, time.monotonic() + 60 * minutes, injected)
+                faults = Faults(fleet, rng).all
+                chosen = {name: faults[name] for name in only or faults}
+                took = _inject(fleet, load, rng, time.monotonic() + 60 * minutes, chosen, injected)
                 fleet.active()
                 fleet.learnt()
             ended = {f"exits with code {code}": count for code, count in sorted(_exits(fleet).items())}
-            return injected, took, {"faults injected": injected.total(), **fleet.tally(), **ended}
+            tally = fleet.tally()
+            urls = {member.url for member in [*fleet.webs, *fleet.replicas]}
+            failed = sum(one["url"] in urls for one in fleet.cluster.history().failed)
+            return injected, took, {"faults injected": injected.total(), **tally, "predictions that failed": failed, **ended}
     finally:
         if server.alive():
             server.resume()
             server.kill()
 
 
-def _inject(fleet: Fleet, load: Load, rng: random.Random, until_s: float, injected: Counter[str]) -> list[float]:
-    faults, took = Faults(fleet, rng), []
+def _inject(
+    fleet: Fleet, load: Load, rng: random.Random, until_s: float, faults: dict[str, Callable[[], None]], injected: Counter[str]
+) -> list[float]:
+    took = []
     while time.monotonic() < until_s:
-        names = rng.sample(list(faults.all), rng.choice([1, 1, 2]))
+        names = rng.sample(list(faults), min(len(faults), rng.choice([1, 1, 2])))
         for name in names:
-            faults.all[name]()
+            faults[name]()
             injected[name] += 1
         began = time.monotonic()
         fleet.goes_on(load, 3, 60)
@@ -140,15 +182,34 @@ def _exits(fleet: Fleet) -> Counter[int]:
     return Counter(code for member in fleet.cluster.members.values() for code in member.exits)
 
 
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def summary(times: Sequence[float]) -> str:
+    """Minimum, median, 90th percentile and maximum, as cells of a table."""
+    ordered = sorted(times)
+    at = [0, len(ordered) // 2, int(0.9 * (len(ordered) - 1)), len(ordered) - 1]
+    return " | ".join(f"{ordered[i]:.2f}" for i in at)
+
+
+def table(counts: Mapping[str, int]) -> str:
+    """Counts, one per line."""
+    return "\n".join(["", "| | |", "| --- | --- |", *(f"| {name} | {count} |" for name, count in counts.items())])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--directory", type=Path)
+    parser.add_argument("--fault", action="append", default=[], help="of `Faults`; all if none is named")
     options = parser.parse_args()
     directory = options.directory or Path(tempfile.mkdtemp(prefix="soak-"))
     began = time.monotonic()
-    injected, took, counts = soak(directory, options.minutes, options.seed)
+    injected, took, counts = soak(directory, options.minutes, options.seed, options.fault)
     say(f"\nsoak of {time.monotonic() - began:.0f} s, seed {options.seed}\n")
     say("| | least | median | 90 % | most |\n| --- | --- | --- | --- | --- |")
     say(f"| from the end of a fault to the third acknowledgement after it, s | {summary(took)} |")

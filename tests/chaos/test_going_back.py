@@ -7,12 +7,9 @@ both stores and prints what it found.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import random
-import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -278,27 +275,3 @@ def test_forty_kills_while_a_model_goes_back(tmp_path: Path, on: Callable[[Path,
     found = on(tmp_path, 40, 7)
     assert found.killed.total() == 40
     assert min(found.killed["before the event"], found.killed["after the event"]) > 0
-
-
-def main(arguments: list[str]) -> int:
-    """Kill as often as asked on both stores; print a table."""
-    parser = argparse.ArgumentParser(description="SIGKILL while a model goes back to random events")
-    parser.add_argument("--times", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--store", choices=["sqlite", "redis"], action="append")
-    asked = parser.parse_args(arguments)
-    for name, on in (("sqlite", on_sqlite), ("redis", on_redis)):
-        if asked.store and name not in asked.store:
-            continue
-        with tempfile.TemporaryDirectory() as directory:
-            found = on(Path(directory), asked.times, asked.seed)
-        margins = len(PROBE) * len(found.margins)
-        sys.stdout.write(
-            f"{name}: {found.killed.total()} kills, {dict(found.killed)}; {found.sent:,} rows sent, {found.restores} restores, "
-            f"{found.forgets} requests to forget, {margins:,} margins compared, all equal\n"
-        )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

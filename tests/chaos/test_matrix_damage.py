@@ -51,12 +51,6 @@ def fill(running: Running) -> dict[str, float]:
     return {name: margin(running, name) for name in MODELS}
 
 
-def newest(running: Running, model: str) -> tuple[int, bool]:
-    """Return the event number of the model's newest generation, and whether the generation is verified."""
-    one = httpx.get(f"{running.url}/models/{model}/snapshots", timeout=WAIT_S).json()["snapshots"][0]
-    return one["seq"], one["verified"]
-
-
 def margin(running: Running, model: str) -> float:
     answer = httpx.get(f"{running.url}/models/{model}/predict?x=1&w3=1", timeout=WAIT_S)
     assert answer.status_code == 200, answer.text
@@ -182,41 +176,6 @@ def test_row_50_a_flipped_bit_damages_one_model_and_repair_fixes_it(
         running.kill()
     verified = riata("replay", "--data", str(directory), "--verify")
     assert verified.returncode == 0 or "no snapshot" in verified.stdout + verified.stderr, verified.stdout + verified.stderr
-
-
-def test_row_51_damage_after_the_checkpoint_is_found_while_the_service_runs_and_costs_history_only(tmp_path: Path) -> None:
-    directory, margins = stopped(tmp_path)
-    events = {"a": damaging.firsts(directory, "a")[1], "b": damaging.firsts(directory, "b")[2]}
-    assert damaging.flip_payload(directory, "a", events["a"]).name == "riata.db"
-    assert damaging.flip_payload(directory, "b", events["b"]).name.startswith("riata.payloads.")
-    with Running(directory, NO_RESERVE, module="tests.chaos.scrubbing") as running:
-        running.start()
-        deadline = time.monotonic() + WAIT_S
-        while not all(metric(running, "riata_log_damaged", name) for name in events):
-            assert time.monotonic() < deadline, running.output()
-            time.sleep(0.1)
-        assert metric(running, "riata_log_damaged", "default") == 0
-        assert {name: margin(running, name) for name in MODELS} == margins
-        warnings = httpx.get(f"{running.url}/readyz", timeout=WAIT_S).json()["warnings"]
-        for name, event in events.items():
-            assert [
-                one for one in warnings if f"model {name}: its log is damaged at event {event}" in one and "riata repair" in one
-            ]
-            logged = httpx.get(f"{running.url}/models/{name}", timeout=WAIT_S).json()["seq_logged"]
-            while newest(running, name) != (logged, True):  # a generation is verified after it is written
-                assert time.monotonic() < deadline, running.output()
-                time.sleep(0.1)
-        running.kill()
-    damaging.fold(directory)
-    assert riata("replay", "--data", str(directory), "--verify").returncode == 1
-    done = riata("repair", "--data", str(directory), "--yes")
-    assert (done.returncode, done.stdout.count(": restored from snapshot")) == (0, 2), done.stdout + done.stderr
-    with Running(directory, NO_RESERVE) as running:
-        running.start()
-        assert {name: margin(running, name) for name in MODELS} == margins  # not a bit of a model is lost
-        assert running.stop() == 0
-    verified = riata("replay", "--data", str(directory), "--verify")
-    assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
 def edit(url: str, model: str, number: int) -> int:

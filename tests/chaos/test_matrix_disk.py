@@ -28,7 +28,7 @@ from tests.chaos.repeats import slow
 from tests.chaos.stored import SqliteSource
 from tests.running import HANG_S, Running
 from tests.store.appender import EVENTS_PER_GROUP, SETTINGS
-from tests.store.test_crash import BOTH, acknowledged, command, cut_open, environment, stored_ids, traced
+from tests.store.test_crash import BOTH, acknowledged, command, environment, stored_ids, traced
 
 EXIT_STORE_FAILED = 70
 RESERVE = 16 * 2**20
@@ -330,15 +330,6 @@ def opened(directory: Path) -> list[int] | None:
         return None
     finally:
         store.close()
-
-
-def test_row_29_a_database_without_its_log_is_refused_or_a_prefix(tmp_path: Path) -> None:
-    copy, next_id = cut_open(tmp_path, 12)
-    shutil.copytree(copy, tmp_path / "whole")
-    assert opened(tmp_path / "whole") == list(range(next_id))
-    (copy / "riata.db-wal").unlink()
-    found = opened(copy)
-    assert found is None or found == list(range(len(found)))
 
 
 def test_row_29_a_torn_database_is_refused_or_a_prefix(tmp_path: Path) -> None:

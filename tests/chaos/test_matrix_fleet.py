@@ -16,8 +16,8 @@ from riata.base.errors import RiataError
 from tests.chaos.cluster import Load, until
 from tests.chaos.fleet import EXIT_LOST, LEASE_MS, Fleet
 from tests.chaos.history import Fault
-from tests.chaos.redis_kills import Rewriting
 from tests.chaos.repeats import repeats, slow
+from tests.chaos.soak import Rewriting
 from tests.redis_server import RedisServer, redis_version
 
 pytestmark = pytest.mark.skipif(redis_version() < (7,), reason="the service needs Redis 7")

@@ -7,7 +7,6 @@ import resource
 import shutil
 import signal
 import socket
-import time
 from pathlib import Path
 
 import httpx
@@ -24,43 +23,6 @@ from tests.running import HANG_S
 EXIT_AT_ONCE = 128
 HOUR_S = 3600
 TEN_YEARS_S = 10 * 365 * 86_400
-
-
-def kills(cluster: Cluster, tmp_path: Path, times: int, seed: int, *load_options: str) -> None:
-    """Rows 1 and 2, embedded: the process is killed at random moments, some of them during its start."""
-    member = one(cluster)
-    rng = random.Random(seed)
-    with cluster.load(*load_options, observe=[member], predict=[member]) as load:
-        for _ in range(times):
-            seen = load.acked()
-            if rng.random() < 0.8:
-                until(lambda seen=seen: load.acked() > seen, 30, "requests are acknowledged again")  # type: ignore[misc]
-            time.sleep(rng.uniform(0.0, 0.7))  # the moment of the kill is what is random here
-            before = len(member.exits)
-            member.kill()
-            until(lambda before=before: len(member.exits) > before, 10, "the supervisor sees it")  # type: ignore[misc]
-        member.wait_ready()
-    cluster.faults.append(Fault("kills", 0, member.exits.count(-signal.SIGKILL)))
-    assert member.exits.count(-signal.SIGKILL) == times
-    left = require(cluster, tmp_path)
-    assert left.saved or times < 20  # a start saves what it had to replay, if it lives long enough for that
-
-
-def test_rows_1_and_2_kills_at_random_moments(cluster: Cluster, tmp_path: Path) -> None:
-    kills(cluster, tmp_path, 3, seed=1)
-
-
-@pytest.mark.slow
-def test_rows_1_and_2_kills_while_payloads_are_long(cluster: Cluster, tmp_path: Path) -> None:
-    kills(cluster, tmp_path, 3, 2, "--rows", "1500", "--clients", "2")
-    assert any(cluster["one"].data.glob("riata.payloads.*"))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", range(10))
-def test_rows_1_and_2_two_hundred_kills(seed: int, cluster: Cluster, tmp_path: Path) -> None:
-    kills(cluster, tmp_path, 20, seed=100 + seed)
 
 
 @pytest.mark.slow

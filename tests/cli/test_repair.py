@@ -265,6 +265,7 @@ def test_an_unknown_action_or_model_is_refused(directory: Path, tmp_path: Path) 
     assert repair(directory, "--model", "nobody", "--yes").exit_code == 1
     assert repair(tmp_path / "nothing").exit_code == 1
     assert not (tmp_path / "nothing").exists()
+    assert "expected the URL of a Redis" in repair(directory, "--store", "sqlite:").output
 
 
 def test_a_payload_file_that_is_cut_short_is_damage_from_its_first_event_on(directory: Path) -> None:

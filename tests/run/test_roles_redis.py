@@ -230,56 +230,6 @@ def test_a_fleet_learns_events_accepted_by_any_web_and_survives_its_writer_and_i
         assert running.stop() == 0, running.output()
 
 
-def test_a_writer_that_was_paused_past_its_lease_continues_unless_another_took_it_and_then_ends_with_75(fleet: Fleet) -> None:
-    first, web = fleet.add("w1", "writer", wait=False), fleet.add("a", "web", wait=False)
-    first.wait_until_ready()
-    web.wait_until_ready()
-    make_model(web)
-    first.pause()
-    with closing(open_redis(fleet.redis.url, redis_settings())) as store:
-        until(lambda: store.holder() is None)
-    first.resume()
-    seq = observe_until_taken(web, events(50, first_id=1000))
-    until(lambda: predict(web, min_seq=seq).status_code == 200)  # no other process took the lease
-    second = fleet.add("w2", "writer", wait=False)
-    until(lambda: ready(second).status_code == 503 and "standing by; " in ready(second).json()["detail"])
-    first.pause()
-    seq = observe_until_taken(web, events(50, first_id=0))
-    until(lambda: ready(second).status_code == 200)
-    until(lambda: predict(web, min_seq=seq).status_code == 200)
-    first.resume()
-    assert first.wait(HANG_S) == 75, first.output()
-    assert "owns the store" in first.output()
-    first.start(wait=False)
-    until(lambda: "standing by; " in ready(first).json()["detail"])
-    assert second.process.poll() is None
-
-
-@pytest.mark.slow
-def test_a_redis_that_is_no_longer_durable_takes_no_events_until_it_is(fleet: Fleet) -> None:
-    one = fleet.add("one", "all")
-    until(lambda: observe(one, events(5), "default").status_code == 202)
-    fleet.redis.cli("CONFIG", "SET", "appendfsync", "no")
-    until(lambda: observe(one, events(1), "default").status_code == 503, 12)
-    refused = observe(one, events(1), "default")
-    assert (refused.json()["code"], refused.json()["outcome"]) == ("store_refuses", "not_accepted")
-    assert "appendfsync" in refused.json()["detail"]
-    assert predict(one, model="default").status_code == 200
-    assert ready(one).json()["accepting"] is False
-    assert metric(one, 'riata_store_refuses{code="store_refuses"}') == 1
-    fleet.redis.cli("CONFIG", "SET", "appendfsync", "always")
-    until(lambda: observe(one, events(1), "default").status_code == 202, 12)
-    assert one.stop() == 0, one.output()
-
-
-@pytest.mark.parametrize("role", ["all", "web", "replica"])
-def test_a_redis_that_is_not_durable_is_refused_at_the_start(fleet: Fleet, role: str) -> None:
-    fleet.redis.cli("CONFIG", "SET", "appendfsync", "everysec")
-    running = fleet.add(role, role, wait=False)
-    assert running.wait(HANG_S) == 1
-    assert "appendfsync" in running.output()
-
-
 def test_a_role_begins_before_its_redis_does(fleet: Fleet) -> None:
     fleet.redis.stop()
     one = fleet.add("one", "all", wait=False)
