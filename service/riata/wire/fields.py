@@ -191,8 +191,9 @@ class FieldKinds:
 
     def __iter__(self) -> Iterator[Field]:
         """Yield the fields, those that were met first in the order in which that was."""
+        counts = self._counts()
         for field, (name, kind) in {**self._met(), **self._declared}.items():
-            contrary, unreadable = self._count(field, CONTRARY), self._count(field, UNREADABLE)
+            contrary, unreadable = counts.get(field, (0, 0))
             unread = dict(self._unread.get(field, ()))
             yield Field(name, NAMES_OF_KINDS[kind], field in self._declared, contrary, unreadable, unread)
 
@@ -245,9 +246,7 @@ class FieldKinds:
 
     def note_counts(self, more: FieldKinds) -> None:
         """Keep what was counted of fields of `with_met` until they are met here: once the rows are in the log."""
-        new = [field for field in more._met() if not self.kind(field)]
-        early = {field: (more._count(field, CONTRARY), more._count(field, UNREADABLE)) for field in new}
-        self._early = {field: counts for field, counts in early.items() if any(counts)}
+        self._early = {field: counts for field, counts in more._counts().items() if not self.kind(field)}
         self._unread |= {field: more._unread[field] for field in self._early.keys() & more._unread.keys()}
 
     def count_odd(self, field: int, which: int, what: str = "") -> None:
@@ -264,12 +263,12 @@ class FieldKinds:
         places = int(self._table[0]) + 1
         if rows > PROVISIONAL_ROWS or not (self._table[1 + places :] > PROVISIONAL_VALUES).any():
             return {}
-        odd = {NUMBER_KIND: UNREADABLE, CATEGORY: CONTRARY}
+        odd, counts = {NUMBER_KIND: UNREADABLE, CATEGORY: CONTRARY}, self._counts()
         other = {NUMBER_KIND: "category", CATEGORY: "number"}
         return {
             name: other[kind]
             for field, (name, kind) in self._met().items()
-            if field not in self._declared and self._count(field, odd[kind]) > max(PROVISIONAL_VALUES, rows / 2)
+            if field not in self._declared and counts.get(field, (0, 0))[odd[kind]] > max(PROVISIONAL_VALUES, rows / 2)
         }
 
     def documents(self) -> dict[str, str]:
@@ -314,9 +313,13 @@ class FieldKinds:
         self._kept.append(table)
         self.native.table = table
 
-    def _count(self, field: int, which: int) -> int:
+    def _counts(self) -> dict[int, tuple[int, int]]:
+        """Return what was counted as CONTRARY and UNREADABLE of each field of which anything was, by hash."""
         table = self._table
-        return int(table[self._counter(table, field, which)])
+        fields, counts = table[1 : 2 + int(table[0])], table[2 + int(table[0]) :].reshape(-1, 2)
+        odd = np.flatnonzero(counts.any(axis=1))
+        pairs = zip(fields[odd].tolist(), *counts[odd].T.tolist(), strict=True)
+        return {field & ~_KIND: (contrary, unreadable) for field, contrary, unreadable in pairs}
 
     @staticmethod
     def _place(table: U64, field: int) -> int:
