@@ -230,6 +230,20 @@ def test_a_fleet_learns_events_accepted_by_any_web_and_survives_its_writer_and_i
         assert running.stop() == 0, running.output()
 
 
+def test_a_writer_that_was_paused_past_its_lease_continues_unless_another_took_it(fleet: Fleet) -> None:
+    writer, web = fleet.add("w1", "writer", wait=False), fleet.add("a", "web", wait=False)
+    writer.wait_until_ready()
+    web.wait_until_ready()
+    make_model(web)
+    writer.pause()
+    with closing(open_redis(fleet.redis.url, redis_settings())) as store:
+        until(lambda: store.holder() is None)
+    writer.resume()
+    seq = observe_until_taken(web, events(50, first_id=1000))
+    until(lambda: predict(web, min_seq=seq).status_code == 200)
+    assert writer.process.poll() is None
+
+
 def test_a_role_begins_before_its_redis_does(fleet: Fleet) -> None:
     fleet.redis.stop()
     one = fleet.add("one", "all", wait=False)
