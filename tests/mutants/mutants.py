@@ -43,6 +43,8 @@ LOST: Final = ("tests/store/test_losses.py",)
 BACKUP: Final = ("tests/store/test_backup.py",)
 DAMAGE: Final = ("tests/run/test_damage.py",)
 UNREADABLE: Final = ("tests/run/test_unreadable.py",)
+FOLLOWING: Final = ("tests/run/test_challengers.py",)
+PROMOTING: Final = ("tests/run/test_promoting.py",)
 CURVES: Final = ("tests/run/test_carried_curve.py",)
 
 KERNELS: Final = (
@@ -134,5 +136,14 @@ SAFEGUARDS: Final = (
         UNREADABLE,
     ),
     Mutant("riata/watch/progressive.py", "self._curve.carry(seq, self.examples)", "pass", CURVES),
+    # models that follow another
+    Mutant("riata/run/engine_alone.py", "            names = []\n", "            return\n", FOLLOWING),
+    Mutant("riata/run/candidates/challengers.py", "past.content)), *tail]", "past.content))]", FOLLOWING),
+    Mutant(
+        "riata/run/candidates/promotion.py",
+        "candidate.apply_all(run, skips=frozenset(skips))",
+        "candidate.applied, candidate.chain = run[-1].last, run[-1].chain",
+        PROMOTING,
+    ),
 )
 QUICK: Final = (KERNELS[2], KERNELS[5], FRONT[1])  # in every run of the suite
