@@ -408,11 +408,6 @@ def linearise_again(plain: Plain) -> None:
     solve_members(plain)
 
 
-def list_alive(plain: Plain) -> list[int]:
-    """Features outside the block whose weight is not zero."""
-    return sorted(key for key, one in plain.feature.items() if one.beta != 0.0 and key not in plain.members)
-
-
 def _admit_new(plain: Plain, x: dict[int, float]) -> bool:
     """Let features of an exact sketch in as they appear; false if one has no room and may not be outside."""
     if plain.config.mode != "exact":

@@ -25,11 +25,6 @@ def put_pair(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(max(1, len(run) - 1))]
 
 
-def fold_text(text: str) -> str:
-    """The words of a text, with a space between."""
-    return " ".join(put_words(text))
-
-
 def put_words(text: str) -> list[str]:
     """The words of a text, by rule 2."""
     words: list[str] = []

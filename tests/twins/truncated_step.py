@@ -216,8 +216,3 @@ def learn_rows(eager: Eager, events: Sequence[Event]) -> tuple[list[float], list
         margins.append(margin)
         refused.append(not learnt)
     return margins, refused
-
-
-def learn_batches(eager: Eager, batches: Sequence[Sequence[Event]]) -> tuple[list[float], list[bool]]:
-    """Predict and learn every row of every batch in order."""
-    return learn_rows(eager, [event for events in batches for event in events])

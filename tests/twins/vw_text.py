@@ -12,9 +12,3 @@ def read_vw(body: bytes, rules: Rules) -> list[SlowRow | Refusal]:
     """Every line that is not blank, through the slow reader."""
     lines = [line.removesuffix(b"\r").lstrip(b" \t") for line in body.split(b"\n")]
     return [reference_vw(line, rules) for line in lines if line]
-
-
-def read_any(line: bytes, rules: Rules) -> list[tuple[int, float, bytes]] | None:
-    """Fingerprint, value and shown name of every record of a line; None if it is refused."""
-    row = reference_vw(line, rules)
-    return [(fingerprint, value, name) for fingerprint, value, _, name in row.records] if isinstance(row, SlowRow) else None
