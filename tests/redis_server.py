@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sysconfig
 import time
@@ -304,10 +303,3 @@ class RedisCluster:
         for node in self.nodes:
             if node.alive():
                 node.kill()
-
-
-def wait_for_port(port: int) -> bool:
-    """Whether a process listens on `port` now."""
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0

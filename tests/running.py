@@ -180,14 +180,6 @@ class Running:
         """Everything that the processes have written so far."""
         return self._log.read_text(errors="replace")
 
-    def wait_for_output(self, words: str) -> None:
-        """Wait until the present process has written `words`."""
-        deadline = time.monotonic() + HANG_S
-        while words not in self.log()[self._begun :]:
-            assert self.process.poll() is None, self.output()
-            assert time.monotonic() < deadline, self.output()
-            time.sleep(0.02)
-
     def __enter__(self) -> Self:
         return self
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -238,12 +237,6 @@ class Load:
     def predicted(self) -> int:
         """Predictions answered so far."""
         return self.history.read_text(encoding="utf-8").count('"margin": ')
-
-    def acked_since(self, moment: float) -> bool:
-        """Whether a request that was sent after `moment`, by the monotonic clock, is acknowledged."""
-        whole = self.history.read_text(encoding="utf-8").rpartition("\n")[0]
-        lines = [line for line in whole.splitlines()[-200:] if '"outcome": "acked"' in line]
-        return any(json.loads(line)["at"] > moment for line in lines)
 
 
 class Cluster:

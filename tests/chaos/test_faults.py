@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import resource
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -96,19 +95,3 @@ def post(running: Running, body: bytes) -> int:
     if answer.status_code != 202:
         assert answer.json()["outcome"] in ("not_accepted", "unknown")
     return answer.status_code
-
-
-def test_one_event_sent_a_hundred_times_at_once_is_there_once(tmp_path: Path) -> None:
-    with Running(tmp_path / "data", NO_RESERVE) as running:
-        running.start()
-        httpx.put(f"{running.url}/models/m", json={"encoder": {"bits": 12}}, timeout=WAIT_S).raise_for_status()
-        body = json.dumps({"features": {"a": 1}, "label": 1, "event_id": "one"}).encode()
-        other = json.dumps({"features": {"a": 2}, "label": 1, "event_id": "one"}).encode()
-        with ThreadPoolExecutor(20) as pool, httpx.Client(base_url=running.url, timeout=WAIT_S) as client:
-            reported = list(pool.map(lambda _: client.post("/models/m/observe", content=body, headers=LINES).json(), range(100)))
-            assert client.post("/models/m/observe", content=other, headers=LINES).json()["errors"][0]["code"] == "id_reused"
-        assert sorted(one["accepted"] for one in reported) == [0] * 99 + [1]
-        assert sum(one["duplicate"] for one in reported) == 99
-        assert len({one["seq"] for one in reported}) == 1
-        assert running.stop() == 0
-    assert len(logged_ids(tmp_path / "data")) == 1

@@ -13,8 +13,7 @@ import pytest
 from riata.run.state.recovery import DEATHS_MAX
 from riata.run.state.replay import replay
 from riata.store.redis.store import open_redis
-from riata.store.sqlite.store import read_sqlite
-from tests.chaos.poisoned import HELD, HOLDS, POISON
+from tests.chaos.poisoned import POISON
 from tests.chaos.replaying import replayed
 from tests.redis_server import RedisServer, redis_version
 from tests.running import HANG_S, Running
@@ -43,47 +42,6 @@ def test_an_event_that_kills_the_process_is_skipped_alone_after_three_starts(tmp
         assert running.stop() == 0
     # By the learner that does not die: the log says which event is left out.
     assert replayed(tmp_path / "data", "default").state.skipped == 1
-
-
-def test_kills_from_outside_in_the_same_step_skip_nothing(tmp_path: Path) -> None:
-    """Ten times SIGKILL while an event is learnt: it counts against no event, whoever sends it."""
-    with Running(tmp_path / "data", {"RIATA_DISK_RESERVE_BYTES": "0", HOLDS: "1"}, module="tests.chaos.poisoned") as running:
-        running.start()
-        rows = [{"features": {"a": POISON if i == POISONED else i + 1.0}, "label": i % 2} for i in range(ROWS)]
-        assert httpx.post(f"{running.url}/observe", json=rows, timeout=300).json()["accepted"] == ROWS
-        for _ in range(10):
-            running.wait_for_output(HELD)
-            running.kill()
-            running.start(wait=False)
-        running.wait_for_output(HELD)
-        running.kill()
-    with Running(tmp_path / "data", {"RIATA_DISK_RESERVE_BYTES": "0"}) as running:  # a learner that gets over it
-        running.start()
-        model = httpx.get(f"{running.url}/models/default", timeout=300).json()
-        assert (model["examples"], model["skipped"]) == (ROWS, 0)
-        assert running.stop() == 0
-    with closing(read_sqlite(tmp_path / "data")) as store:
-        assert replay(store, "default").equal
-
-
-def test_a_crash_counts_against_no_other_model(tmp_path: Path) -> None:
-    with Running(tmp_path / "data", {"RIATA_DISK_RESERVE_BYTES": "0"}, module="tests.chaos.poisoned") as running:
-        running.start()
-        httpx.put(f"{running.url}/models/m", json={"encoder": {"bits": 12}}, timeout=300).raise_for_status()
-        good = [{"features": {"a": i + 1.0}, "label": i % 2} for i in range(ROWS)]
-        for model in ("m", "default"):
-            httpx.post(f"{running.url}/models/{model}/observe?wait=applied", json=good, timeout=300).raise_for_status()
-        with contextlib.suppress(httpx.TransportError):
-            httpx.post(f"{running.url}/models/m/observe", json=[{"features": {"a": POISON}, "label": 1}], timeout=300)
-        assert running.process.wait(HANG_S) == -signal.SIGSEGV
-        while not running.lives():
-            assert running.process.returncode == -signal.SIGSEGV, running.output()
-        found = {model: httpx.get(f"{running.url}/models/{model}", timeout=300).json() for model in ("m", "default")}
-        assert {model: (one["examples"], one["skipped"]) for model, one in found.items()} == {
-            "m": (ROWS, 1),
-            "default": (ROWS, 0),
-        }
-        assert running.stop() == 0
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from tests.doubles.memory_store import MemoryStore
 from tests.run.journeys import service_on
 from tests.run.node import Node, events, serving, started
 
-STORED = Path(__file__).parents[1] / "golden" / "carried_curve.db.gz"  # made by `make_carried_curve` beside it
+STORED = Path(__file__).parents[1] / "golden" / "carried_curve.db.gz"  # of the release before checkpoints said `carried`
 
 
 def positions(node: Node, model: str) -> list[tuple[int, int]]:
