@@ -10,12 +10,15 @@ import pytest
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
 from riata.learn.learner import ColumnRange, Learner
+from riata.learn.limits import FIRST, ranges_of
 from riata.learn.mixed_gradient import MixedGradient
-from riata.learn.second_order import VARIANCE, WEIGHTS
+from riata.learn.registry import build_learner
+from riata.learn.second_order import PEAK_MAX, VARIANCE, WEIGHTS
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.wire.batch import Batch
 from tests.learn.contract import same, served
 from tests.learn.streams import cut, sparse_events, to_batch
+from tests.twins.second_order import Normal
 from tests.twins.truncated_step import Event
 
 ON = TruncatedGradientConfig()
@@ -100,6 +103,86 @@ def test_a_column_whose_largest_value_was_a_mistake_begins_anew() -> None:
     assert served(learner.weights(), batch, 200) == learner.step(cut(batch, 200, 201)).margin[0]
 
 
+# Weights in units of the deviations of columns.
+
+
+def far_columns(n: int, seed: int = 3) -> tuple[Batch, F64]:
+    """Rows of columns far from zero, the last of which is often absent, and their values."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 4)) * [1.0, 5.0, 0.2, 1.0] + [30.0, -200.0, 9.0, 4.0]
+    x[rng.random(n) < 0.4, 3] = 0.0
+    margin = (x - x.mean(axis=0)) @ [2.0, -0.6, 20.0, 0.5]
+    label = (rng.random(n) < 1.0 / (1.0 + np.exp(-margin))).astype(np.float64)
+    events = [
+        Event([((j + 1) << 24, float(value)) for j, value in enumerate(row) if value], y)
+        for row, y in zip(x, label.tolist(), strict=True)
+    ]
+    return to_batch(events), x
+
+
+def again(learner: Learner, batch: Batch) -> None:
+    learner.learn_again(batch, ranges_of(batch, np.unique(batch.hash).tolist()))
+
+
+def test_rows_learnt_again_in_units_of_deviations_are_those_of_the_twin() -> None:
+    batch, x = far_columns(100)
+    learner, normal = MixedGradient(ON, BITS), Normal(ON.reach)
+    learner.step(batch)
+    again(learner, batch)
+    slots = [(j + 1) << 24 >> (32 - BITS) for j in range(4)]
+    normal.scale(dict(zip(slots, x.T, strict=True)))
+    for row, y in zip(x, batch.label, strict=True):
+        normal.learn(dict(zip(slots, row.tolist(), strict=True)), y, 1.0)
+    expected = normal.weights()
+    assert _numbers(learner)[0] == pytest.approx([expected[None], *(expected[slot] for slot in slots)], rel=1e-6)
+    assert served(learner.weights(), batch, 0) == learner.step(cut(batch, 0, 1)).margin[0]
+    learner.forget(1e-9)
+    frozen = learner.freeze()
+    diagonal = np.cumsum(np.arange(1, 6)) - 1
+    assert _numbers(learner)[1][diagonal] == pytest.approx(frozen["second_given"].astype(np.float64))
+
+
+def test_it_begins_anew_only_with_all_that_was_learnt_and_the_setting() -> None:
+    batch, _ = far_columns(100)
+    for settings, rows in ((ON, cut(batch, 0, 99)), (replace(ON, second_order_scaled=False), batch), (OFF, batch)):
+        learner = MixedGradient(settings, BITS)
+        learner.step(batch)
+        before = learner.freeze()
+        again(learner, rows)
+        assert same(learner.freeze(), before)
+
+
+def test_columns_that_hardly_vary_or_are_too_large_keep_their_variances() -> None:
+    rng = np.random.default_rng(1)
+    x = np.stack([1e9 + rng.normal(size=50), rng.normal(size=50) * 4.0 * PEAK_MAX, rng.normal(size=50)])
+    batch = to_batch([Event([((j + 1) << 24, v) for j, v in enumerate(row)], float(i % 2)) for i, row in enumerate(x.T.tolist())])
+    learner = MixedGradient(ON, BITS)
+    learner.step(batch)
+    again(learner, batch)
+    given = learner.freeze()["second_given"].astype(np.float64)
+    assert (given > 0.0).tolist() == [True, False, False, True]
+    assert np.isfinite(np.concatenate(_numbers(learner))).all()
+
+
+def test_small_tables_far_from_zero_are_predicted_better() -> None:
+    batch, _ = far_columns(400)
+    scaled, by_peaks = (build_learner(replace(ON, second_order_scaled=how), BITS) for how in (True, False))
+    assert loss(scaled, cut(batch, 0, FIRST)) == loss(by_peaks, cut(batch, 0, FIRST))
+    assert loss(scaled, cut(batch, FIRST, 400)) < 0.97 * loss(by_peaks, cut(batch, FIRST, 400))
+
+
+def test_rows_that_were_forgotten_count_less_when_they_are_learnt_again() -> None:
+    batch, _ = far_columns(FIRST)
+    variances = []
+    for keep in (1.0, 0.1):
+        learner = build_learner(ON, BITS)
+        learner.step(cut(batch, 0, FIRST - 1))
+        learner.forget(keep)
+        learner.step(cut(batch, FIRST - 1, FIRST))
+        variances.append(learner.freeze()["second_covariance"].astype(np.float64)[2])  # of the first column
+    assert variances[1] > 3.0 * variances[0]
+
+
 def test_values_of_any_size_leave_its_numbers_finite() -> None:
     sizes = [1e-130, 1e-9, 1.0, 1e9, 1e130]  # the first and the last are not learnt
     events = [Event([((j + 1) << 24, size * (1 + i % 3)) for j, size in enumerate(sizes)], float(i % 2)) for i in range(50)]
@@ -119,6 +202,7 @@ def test_a_state_that_cannot_be_is_refused() -> None:
         "second_weight": good["second_weight"][1:],
         "second_peak": -good["second_peak"].astype(np.float64),
         "second_covariance": np.full(len(good["second_covariance"]), np.nan),
+        "second_given": np.full(len(good["second_given"]), -1.0),
         "second_slot": good["second_slot"][::-1].copy(),
         "base": np.array([0.0, 0.0, 1.0, 1.0]),
     }

@@ -41,6 +41,7 @@ NEWER = {
     "mixed",
     "base_rate",
     "second_order",
+    "second_order_scaled",
     "shapes",
     "classes_shaped",
     "bounded",

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.learn.second_order import VARIANCE, VARIANCE_COUNT, VARIANCE_INTERCEPT, WEIGHTS
+from riata.learn.second_order import VARIANCE, VARIANCE_COUNT, VARIANCE_INTERCEPT, VARIANCE_SCALED, WEIGHTS
 
 YOUNG = 4096  # rows
 
@@ -21,6 +21,19 @@ class Normal:
         self._peak = [1.0]
         self._precision: F64 = np.array([[1.0 / VARIANCE_INTERCEPT]])
         self._pull: F64 = np.zeros(1)  # precision times mean
+
+    def scale(self, x: dict[int, F64]) -> None:
+        """Before the first row: the weights of columns are independent when each has the mean 0 and the variance 1 over all rows.
+
+        x : the values of each, 0 where it is absent
+        """
+        mean = np.array([1.0, *(values.mean() for values in x.values())])
+        scaled = np.array([0.0, *(values.var() / VARIANCE_SCALED for values in x.values())])
+        self._slot, self._peak = [None, *x], [1.0, *(float(np.abs(values).max()) for values in x.values())]
+        self._precision = np.outer(mean, mean) / VARIANCE_INTERCEPT + np.diag(
+            scaled
+        )  # of the intercept at the means, and weights
+        self._pull = np.zeros(len(mean))
 
     def weights(self) -> dict[int | None, float]:
         """The mean of each weight."""

@@ -33,23 +33,26 @@ BITS: Final = 12  # fewer slots than features: some share one
 Logged = tuple[Kind, int, bytes]  # kind, events, payload
 
 
+OLDER: Final = {
+    "scaled_label": False,
+    "mixed": False,
+    "base_rate": False,
+    "second_order": False,
+    "second_order_scaled": False,
+    "shapes": "off",
+    "classes_shaped": False,
+    "far_values": "off",
+    "bounded": False,
+}  # left out of documents
+
+
+def _since(*newer: str) -> dict[str, Any]:
+    """Truncated gradient with these newer settings at their defaults, and no others."""
+    return {"kind": "truncated_gradient", **{name: value for name, value in OLDER.items() if name not in newer}}
+
+
 def _gradient(**settings: Any) -> dict[str, Any]:
-    return {
-        "kind": "truncated_gradient",
-        "period": 7,
-        "gravity": 0.001,
-        "centred": False,
-        "calibrated": False,
-        "scaled_label": False,
-        "mixed": False,
-        "base_rate": False,
-        "second_order": False,
-        "shapes": "off",
-        "classes_shaped": False,
-        "far_values": "off",
-        "bounded": False,
-        **settings,
-    }
+    return {**_since(), "period": 7, "gravity": 0.001, "centred": False, "calibrated": False, **settings}
 
 
 def _sketch(**settings: Any) -> dict[str, Any]:
@@ -65,42 +68,13 @@ def _particles(**settings: Any) -> dict[str, Any]:
     return {"kind": "particle_filter", "particles": 200, "start": 150, "far_values": "off", **settings}
 
 
-OLDER: Final = {
-    "scaled_label": False,
-    "mixed": False,
-    "base_rate": False,
-    "second_order": False,
-    "shapes": "off",
-    "classes_shaped": False,
-    "far_values": "off",
-    "bounded": False,
-}  # left out of documents
 PLAIN: Final = {"rate": "constant", "normalised": False, "eta": 0.05}
 CASES: Final[dict[str, dict[str, Any]]] = {
-    "gradient defaults": {"kind": "truncated_gradient", **OLDER},
-    "gradient defaults, three times": {"kind": "truncated_gradient", **OLDER},
-    "gradient mixed": {
-        "kind": "truncated_gradient",
-        "base_rate": False,
-        "second_order": False,
-        "shapes": "off",
-        "classes_shaped": False,
-        "far_values": "off",
-        "bounded": False,
-    },
-    "gradient shaped": {
-        "kind": "truncated_gradient",
-        "base_rate": False,
-        "second_order": False,
-        "classes_shaped": False,
-        "far_values": "off",
-    },
-    "gradient with base rate": {
-        "kind": "truncated_gradient",
-        "second_order": False,
-        "classes_shaped": False,
-        "far_values": "off",
-    },
+    "gradient defaults": _since(),
+    "gradient defaults, three times": _since(),
+    "gradient mixed": _since("scaled_label", "mixed"),
+    "gradient shaped": _since("scaled_label", "mixed", "shapes", "bounded"),
+    "gradient with base rate": _since("scaled_label", "mixed", "base_rate", "shapes", "bounded"),
     "gradient adaptive normalised": _gradient(),
     "gradient adaptive": _gradient(normalised=False, eta=0.3),
     "gradient adaptive gradient step": _gradient(step="gradient", eta=0.2),
@@ -137,8 +111,9 @@ CASES: Final[dict[str, dict[str, Any]]] = {
     "ftrl standardised": _ftrl(),
     "particles": _particles(),
     "particles many features": _particles(features_max=32, keep=0.8, intercept=False, seed=5),
-    "gradient limited": {"kind": "truncated_gradient", "second_order": False, "classes_shaped": False},
-    "gradient of second order": {"kind": "truncated_gradient", "classes_shaped": False},
+    "gradient limited": _since(*OLDER.keys() - {"second_order", "second_order_scaled", "classes_shaped"}),
+    "gradient of second order": _since(*OLDER.keys() - {"second_order_scaled", "classes_shaped"}),
+    "gradient of second order, scaled": _since(*OLDER.keys() - {"classes_shaped"}),
     "sketch limited": _sketch(mode="hybrid", standardised=True, relinearise=True, far_values="auto"),
     "ftrl limited": _ftrl(far_values="auto"),
     "particles limited": _particles(features_max=32, far_values="auto"),

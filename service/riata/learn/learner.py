@@ -325,6 +325,10 @@ class Learner(Protocol):
         """Take the scales of columns, by hash, from these ranges where values outside have stretched them. Weights stay."""
         return
 
+    def learn_again(self, rows: Batch, ranges: Mapping[int, ColumnRange]) -> None:  # noqa: ARG002
+        """Learn the rows so far again if that is better now that the ranges of columns, by hash, are known."""
+        return
+
     def far_values(self) -> list[FarValue]:
         """Return values, by the hashes of their features, that are far from all others and may stand for something else."""
         return []

@@ -179,10 +179,11 @@ _NONE_FAR: Final[tuple[U32, F64]] = (np.zeros(0, np.uint32), np.zeros(0))
 
 
 class Sought(NamedTuple):
-    """The `sorted_values` of a sample as it is learnt, and the columns that values outside their limits have stretched."""
+    """The `sorted_values` of a sample as it is learnt, its columns, and those that values outside their limits have stretched."""
 
     hash: U32
     value: F64
+    columns: list[int]
     stretched: list[int]
 
 
@@ -229,16 +230,17 @@ class LimitSearch:
         begins, _ = columns_of(sent, hash_, value, wanted)
         if not len(begins):
             return None
+        column = hash_[begins]
         if allowed is None:
-            self.far = find_far(hash_, value, hash_[begins])
-            return Sought(hash_, value, [])
-        self.apart, far, stretched = find_apart(hash_, value, sent.n, hash_[begins], self.apart, allowed)
+            self.far = find_far(hash_, value, column)
+            return Sought(hash_, value, column.tolist(), [])
+        self.apart, far, stretched = find_apart(hash_, value, sent.n, column, self.apart, allowed)
         self.far = np.array([one for one, _ in far], np.uint32), np.array([x for _, x in far], np.float64)
         if self.apart is None:
-            return Sought(hash_, value, stretched)
+            return Sought(hash_, value, column.tolist(), stretched)
         if self.apart.keeps_features:
-            return Sought(hash_, self.apart.limited(hash_, value), stretched)
-        return Sought(*sorted_values(self.used(sent)), stretched)
+            return Sought(hash_, self.apart.limited(hash_, value), column.tolist(), stretched)
+        return Sought(*sorted_values(self.used(sent)), column.tolist(), stretched)
 
     def searched(self, again: bool = True) -> None:
         """Search next when the number of rows has doubled, or not again."""

@@ -25,8 +25,8 @@ from riata.learn.column_book import ColumnBook
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
 from riata.learn.held_rows import NAMES as FIRST_ROWS
 from riata.learn.learner import ColumnRange, Learner, Stepped, Weights, bounds_after, margin_bounds
+from riata.learn.second_order import GIVEN, SecondOrder, check_second_order, no_second_order, scaled_second_order
 from riata.learn.second_order import STATE as SECOND_STATE
-from riata.learn.second_order import SecondOrder, check_second_order, no_second_order
 from riata.learn.slot_table import HASH_BITS, SlotList, SlotTable
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.native.library import core, struct
@@ -201,6 +201,17 @@ class MixedGradient(Learner):
         if self._second.size:
             self._member[INTERCEPT, OTHER] = self._second.intercept
 
+    def learn_again(self, rows: Batch, ranges: Mapping[int, ColumnRange]) -> None:
+        """Let second order begin anew with weights in units of the deviations of columns, if `rows` are all that it learnt."""
+        if not (self._second.size and self.config.scales_second_order() and rows.n == self.learnt):
+            return
+        anew = MixedGradient(self.config, self.bits)
+        anew._hold_second(scaled_second_order({hash_ >> (HASH_BITS - self.bits): found for hash_, found in ranges.items()}))
+        anew.step(rows)
+        if anew._second.size:
+            self._hold_second(anew._second.freeze(anew._slots))
+            self._member[INTERCEPT, OTHER] = self._second.intercept
+
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results.
 
@@ -259,8 +270,7 @@ class MixedGradient(Learner):
         self._counts[LEARNT] = arrays["counts"][0]
         self._book.thaw(arrays, self._slots)
         if self.config.has_second_order():
-            self._second.thaw(arrays, self._slots)
-            self._table.second = self._second.native
+            self._hold_second(arrays)
         self._alive.hold(slot)
         self._seen.hold(seen)
 
@@ -295,7 +305,7 @@ class MixedGradient(Learner):
             self._member[SHARE, OTHER] = SHARE_BASE
         self._member[GAIN] = 1.0
         self._book = ColumnBook(self._counts, N_COLUMNS, self._settings.centred)
-        self._second = SecondOrder(self._counts, SECOND, self.config.has_second_order())
+        self._second = SecondOrder(self._counts, SECOND, self.config.has_second_order(), self.config.scales_second_order())
         self._alive, self._seen = SlotList(self._counts, N_ALIVE, self.bits), SlotList(self._counts, N_SEEN, self.bits)
         self._slots = SlotTable(self.bits, WIDTH)
         self._table = struct(
@@ -312,6 +322,10 @@ class MixedGradient(Learner):
             second=self._second.native,
         )
         self._lists: tuple[Any, ...] = (None, None)
+
+    def _hold_second(self, arrays: Arrays) -> None:
+        self._second.thaw(arrays, self._slots)
+        self._table.second = self._second.native
 
     def _has_base(self) -> bool:
         return self.config.has_base_rate()
@@ -355,6 +369,7 @@ class MixedGradient(Learner):
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""
         has_base, share = self._has_base(), 0.0
         second = SECOND_STATE if self.config.has_second_order() else set()
+        second = second | {GIVEN} if self.config.scales_second_order() else second
         check_names(arrays, STATE | self._book.names_in(arrays) | ({"base"} if has_base else set()) | second)
         if has_base:
             check_numbers("base", arrays["base"], 4)
@@ -489,5 +504,5 @@ def of_one_step(config: TruncatedGradientConfig, arrays: Arrays) -> Arrays:
         "squares": np.tile(squares, MEMBERS),
         "scale": scale,
         **({"base": np.zeros(4)} if config.has_base_rate() else {}),
-        **(no_second_order() if config.has_second_order() else {}),
+        **(no_second_order(config.scales_second_order()) if config.has_second_order() else {}),
     }

@@ -23,9 +23,9 @@ from riata.base.arrays import BOOL, F64, I32, I64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS as APART
 from riata.learn.frozen import check_counts, check_names, check_numbers
-from riata.learn.held_rows import NAMES, PREFIX
+from riata.learn.held_rows import NAMES, PREFIX, forgotten
 from riata.learn.learner import FarValue, Learner, Stepped, Weights
-from riata.learn.limits import DECIDED, FAR, LAST, USUAL, LimitSearch, ranges_of
+from riata.learn.limits import DECIDED, FAR, FIRST, LAST, USUAL, LimitSearch, ranges_of
 from riata.learn.mixed_gradient import (
     BETA,
     CLOCK,
@@ -137,6 +137,9 @@ class Shaped(Learner):
         self._below.forget(keep)
         for own in () if self._shaped is None else self._shaped[1]:
             own.forget(keep)
+        if self._config.scales_second_order() and self._search.rows < FIRST:
+            sample = self._search.sample
+            sample.hold(forgotten(sample.rows(), keep), sample.stride)
 
     def far_values(self) -> list[FarValue]:
         """Return hashes of columns, and values of theirs that were far from all others when intervals were found last, or are set
@@ -265,6 +268,8 @@ class Shaped(Learner):
         if (sought := search.find(self._allowed, self._wanted)) is not None:
             sample = search.used(sent)
             self._below.mend(ranges_of(sample, sought.stretched))
+            if search.rows == FIRST:
+                self._below.learn_again(sample, ranges_of(sample, sought.columns))
             found = find_columns(sample, sought.hash, sought.value, self._wanted)
         if found is not None:
             if self._shaped is None:
