@@ -24,7 +24,8 @@ from tests.simulation.world import World
 from tests.store.test_contract import Stores, Walk
 
 SETTINGS: Final = redis_settings(dedupe_events=60)
-STEPS: Final = 120
+STEPS: Final = 120  # at least
+WRITES: Final = STEPS // 4
 
 
 class DirectCalls:
@@ -144,11 +145,14 @@ def twins(tmp_path: Path) -> Iterator[Twins]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_same_commands_give_the_same_answers_and_leave_the_same_keys(twins: Twins, seed: int) -> None:
+    """A walk goes on until enough of its commands have written: of some seeds most are refused, as by a lack of models."""
     walk = Walk(twins, seed)
-    for _ in range(STEPS):
+    for step in range(10 * STEPS):
+        if step >= STEPS and len(twins.simulated.file) > WRITES:
+            break
         walk.step()
     twins.dump()
-    assert len(twins.simulated.file) > STEPS / 4
+    assert len(twins.simulated.file) > WRITES
 
 
 @pytest.mark.slow
