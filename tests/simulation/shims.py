@@ -277,12 +277,12 @@ def save_note(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def installed() -> Iterator[None]:
-    """Replace everything that waits, in the modules under test."""
+def installed(awaited: object = ASYNCIO) -> Iterator[None]:
+    """Replace everything that waits, in the modules under test. awaited : in place of `asyncio`"""
     undo: list[tuple[ModuleType, str, object]] = []
     for module in [module for name, module in sorted(sys.modules.items()) if name.startswith(ROOMS)] + [futures_base]:
         for name, value in list(vars(module).items()):
-            for real, ours in [*REPLACED, (real_asyncio, ASYNCIO)]:
+            for real, ours in [*REPLACED, (real_asyncio, awaited)]:
                 if value is real:
                     undo.append((module, name, value))
                     setattr(module, name, ours)

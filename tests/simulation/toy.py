@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -28,9 +28,10 @@ BITS: Final = 12  # as the simulation's model is configured
 
 
 class Toy(Learner):
-    """A learner of `SLOTS` floats. The share of a weight that it keeps at each event is that of the release."""
+    """A learner of `SLOTS` floats. keep : the share of a weight that it keeps at each event; None: that of the release"""
 
-    def __init__(self) -> None:
+    def __init__(self, keep: float | None = None) -> None:
+        self.keep = keep
         self.beta: list[float] = [0.0] * SLOTS
         self.digest = bytes(DIGEST_BYTES)
         self.count = 0
@@ -49,7 +50,7 @@ class Toy(Learner):
 
     def learn(self, key: bytes, hashed: int, value: float, label: float) -> None:
         """Learn one event of one feature."""
-        slot, keep = hashed % SLOTS, keep_of(here())
+        slot, keep = hashed % SLOTS, keep_of(here()) if self.keep is None else self.keep
         self.beta[slot] = self.beta[slot] * keep + value * (1.0 if label else -1.0)
         self.digest = hashlib.blake2b(self.digest + key + b"%d %d" % (hashed, label), digest_size=DIGEST_BYTES).digest()
         self.count += 1
@@ -128,11 +129,11 @@ class Counted(Observer):
 
 
 @contextlib.contextmanager
-def learning_toys() -> Iterator[None]:
-    """Let every model learn with `Toy`, whatever its configuration."""
+def learning_toys(keep: Callable[[Any], float | None] = lambda _config: None) -> Iterator[None]:
+    """Let every model learn with `Toy`, whatever its configuration. keep : by the configuration of a learner, as in `Toy`"""
     module: Any = model_state
     before = module.build_learner, module.Progressive
-    module.build_learner = lambda *_: Toy()
+    module.build_learner = lambda config, *_: Toy(keep(config))
     module.Progressive = Counted
     try:
         yield
