@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
-from riata.wire.batch import select_rows, slice_rows
+from riata.wire.batch import join_batches, select_rows, slice_rows
 from tests.run.events import random_batch
+from tests.store.batches import same
 
 
 def rows_of(batch: object) -> list[tuple[list[int], list[float], float]]:
@@ -33,3 +36,13 @@ def test_a_slice_is_those_rows_and_starts_at_zero() -> None:
     assert rows_of(part) == rows_of(batch)[2:5]
     assert part.indptr[0] == 0
     assert slice_rows(batch, 4, 4).n == 0
+
+
+def test_joined_batches_are_their_rows_in_order() -> None:
+    batch = random_batch(np.random.default_rng(0), 9, with_ids=True)
+    for cuts in ([0, 9], [0, 1, 2, 3, 9], [0, 4, 4, 5, 9], [0, 0, 9, 9]):
+        parts = [slice_rows(batch, first, stop) for first, stop in itertools.pairwise(cuts)]
+        assert same(join_batches(parts), batch)
+    twice = join_batches([slice_rows(batch, 7, 9), batch])
+    assert rows_of(twice) == rows_of(batch)[7:] + rows_of(batch)
+    assert twice.indptr.dtype == np.int64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,7 @@ NO_TIME: Final = -(2**63)  # in an array of times: the row says none
 
 ByLabel = tuple[float, float]  # factors of the weights of negative and of positive rows
 UNWEIGHTED: Final[ByLabel] = (1.0, 1.0)
+_BEGIN: Final = np.zeros(1, np.int64)
 _LEAST_WEIGHT: Final = float(np.finfo(np.float64).tiny)  # weights are positive also where a product is not
 
 
@@ -86,11 +88,12 @@ def select_rows(batch: Batch, keep: BOOL) -> Batch:
 
 def join_batches(batches: Sequence[Batch]) -> Batch:
     """Return the events of all `batches`, at least one, concatenated."""
-    sizes = np.cumsum([0, *(batch.nnz for batch in batches)])
+    ends = [batch.indptr[1:] for batch in batches]  # in few calls of numpy: batches of one row are usual
+    before = list(accumulate([len(batch.hash) for batch in batches], initial=0))[:-1]
+    indptr = np.concatenate([_BEGIN, *ends])
+    indptr[1:] += np.repeat(before, [len(each) for each in ends])
     return Batch(
-        indptr=np.concatenate([[0], *(batch.indptr[1:] + size for batch, size in zip(batches, sizes[:-1], strict=True))]).astype(
-            np.int64
-        ),
+        indptr=indptr,
         hash=np.concatenate([batch.hash for batch in batches]),
         value=np.concatenate([batch.value for batch in batches]),
         label=np.concatenate([batch.label for batch in batches]),
@@ -103,13 +106,13 @@ def join_batches(batches: Sequence[Batch]) -> Batch:
 
 
 def _subjects_of(batches: Sequence[Batch]) -> U8 | None:
-    if all(batch.subject is None for batch in batches):
+    if not [True for batch in batches if batch.subject is not None]:
         return None
     return np.concatenate([np.zeros_like(batch.event_id) if batch.subject is None else batch.subject for batch in batches])
 
 
 def _times_of(batches: Sequence[Batch]) -> I64 | None:
-    if all(batch.time is None for batch in batches):
+    if not [True for batch in batches if batch.time is not None]:
         return None
     return np.concatenate([np.full(batch.n, NO_TIME) if batch.time is None else batch.time for batch in batches])
 
