@@ -9,7 +9,6 @@ FULL: Final = (
     # Faults: kills, damage and power cuts of real processes, histories that are simulated.
     "chaos/",
     "cli/test_backup.py",
-    "cli/test_end_to_end.py::test_a_service_killed_under_the_demonstration_is_waited_for_and_counts_every_row_once",
     "cli/test_sending.py",
     "run/test_roles_redis.py",
     "simulation/",
@@ -28,6 +27,7 @@ FULL: Final = (
     "learn/test_paper_tables.py",
     "mutants/",
     "native/test_batch_safety.py",
+    "native/test_learners.py::test_learners_touch",
     "native/test_particle_safety.py",
     "native/test_safety.py",
     "native/test_sketch_safety.py",

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,45 +86,8 @@ def test_observed_events_are_predicted_inspected_and_replayed_to_the_same_bits(r
     assert riata("replay", "--data", str(running.directory), "--model", "none").returncode == 1
 
 
-def test_a_service_killed_under_the_demonstration_is_waited_for_and_counts_every_row_once(running: Running) -> None:
-    rows = 50_000
-    command = [sys.executable, "-c", PATIENT, "demo", "--rows", str(rows), "--url", running.url]
-    streaming = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment())
-    with Riata(running.url) as client:
-        while not any(model["name"] == "demo" and model["examples"] >= 2000 for model in client.models()["models"]):
-            assert streaming.poll() is None, "the demonstration ended early"
-            time.sleep(0.02)
-    running.kill()
-    assert streaming.poll() is None, "the demonstration was over before the service was killed"
-    running.start()
-    shown, _ = streaming.communicate(timeout=900)
-    assert streaming.returncode == 0, shown.decode()
-    with Riata(running.url) as client:
-        assert client.metrics("demo")["cumulative"]["examples"] == rows
-
-
-@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
-def test_a_service_that_is_stopped_prints_no_traceback(told: signal.Signals, running: Running) -> None:
-    running.process.send_signal(told)
-    assert running.process.wait(HANG_S) in (0, 130)
-    assert "Traceback" not in running.output()
-    assert riata("inspect", "--data", str(running.directory)).returncode == 0
-
-
 def test_replay_and_inspect_of_a_directory_without_a_store_fail_in_one_line(tmp_path: Path) -> None:
     for verb in ("replay", "inspect"):
         done = riata(verb, "--data", str(tmp_path))
         assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
         assert list(tmp_path.iterdir()) == []
-
-
-def test_a_service_stopped_twice_ends_at_once_and_loses_nothing(running: Running) -> None:
-    with Riata(running.url) as client:
-        client.observe([{"features": {"a": 1}, "label": 1}])
-    running.process.send_signal(signal.SIGTERM)
-    running.process.send_signal(signal.SIGTERM)
-    assert running.process.wait(HANG_S) in (0, 128 + signal.SIGTERM)  # 0 where it had stopped before the second one came
-    assert "Traceback" not in running.output()
-    running.start()
-    with Riata(running.url) as client:
-        assert client.metrics()["cumulative"]["examples"] == 1

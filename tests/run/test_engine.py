@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from riata.base.clock import SystemClock
-from riata.base.errors import BadInput, Busy, Conflict, Malformed, NotFound, Unavailable
+from riata.base.errors import Busy, Conflict, Malformed, NotFound, Unavailable
 from riata.run.engine_alone import AloneEngine
 from riata.run.outcome import RowsRefused
 from riata.run.service import Service
@@ -36,11 +36,6 @@ async def test_the_names_of_a_model_are_known_up_to_its_last_event(node: Node) -
         assert served_model.named == served_model.logged == 2
 
 
-async def test_a_model_that_has_learnt_nothing_serves_its_prior_at_seq_0(node: Node) -> None:
-    assert node.service.published("m").model.seq == 0
-    assert node.service.published("default").model.seq == 0
-
-
 async def test_the_same_id_is_counted_once_and_with_other_content_refused(node: Node) -> None:
     first = await node.observe(events(3, first_id=0))
     again = await node.observe([*events(3, first_id=0), *events(1, seed=5, first_id=7)])
@@ -51,17 +46,6 @@ async def test_the_same_id_is_counted_once_and_with_other_content_refused(node: 
     assert refused.value.code == "nothing_accepted"
     assert [error.code for error in refused.value.observed.errors] == ["id_reused"]
     assert node.service.published("m").figures["cumulative"]["examples"] == 4
-
-
-async def test_bad_rows_do_not_stop_good_ones_unless_atomic(node: Node) -> None:
-    rows = [*events(2), {"features": {"size": 1e16}, "label": 1}, *events(1)]
-    observed = await node.observe(rows)
-    assert (observed.accepted, observed.rejected) == (3, 1)
-    assert [(error.index, error.code) for error in observed.errors] == [(2, "out_of_range")]
-    with pytest.raises(RowsRefused) as refused:
-        await node.observe(rows, atomic=True)
-    assert refused.value.code == "atomic_refused"
-    assert node.engine.served_model("m").logged == observed.seq
 
 
 async def test_logged_events_are_there_after_a_crash_and_after_a_stop(store: MemoryStore) -> None:
@@ -167,29 +151,6 @@ async def test_an_export_becomes_the_same_model_under_another_name(node: Node) -
         await node.admin.import_model("default", content)
 
 
-async def test_only_the_schedule_of_a_model_may_change(node: Node) -> None:
-    assert await node.admin.put_model("m", SMALL) == (False, node.service.published("m").config)
-    await node.admin.put_model("m", {**SMALL, "publish_every_ms": 50})
-    assert node.service.published("m").config.publish_every_ms == 50
-    with pytest.raises(Conflict, match=r"encoder\.bits, learner\.eta cannot change"):
-        await node.admin.put_model("m", {"encoder": {"bits": 13}, "learner": {"kind": "truncated_gradient", "eta": 0.1}})
-    with pytest.raises(BadInput, match="did you mean 'encoder'"):
-        await node.admin.put_model("other", {"encodr": {}})
-    with pytest.raises(BadInput, match="is not a valid model name"):
-        await node.admin.put_model("Other!", {})
-
-
-async def test_a_dropped_model_is_gone_and_the_default_stays(node: Node) -> None:
-    await node.observe(events(5))
-    await node.admin.drop_model("m")
-    with pytest.raises(NotFound, match="no model named 'm'"):
-        node.service.published("m")
-    with pytest.raises(Conflict, match="cannot be dropped"):
-        await node.admin.drop_model("default")
-    await node.admin.put_model("m", SMALL)
-    assert node.service.published("m").model.seq == 0
-
-
 async def test_a_dropped_model_that_the_writer_still_holds_has_no_position(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     learning = node.engine.learning
     assert learning is not None
@@ -270,13 +231,6 @@ async def test_events_are_refused_while_one_has_waited_too_long_to_be_learnt(nod
     assert busy.value.code == "lag"
     served_model.logged -= 1_000_000
     assert (await node.observe(events(1))).accepted == 1
-
-
-async def test_waiting_for_an_event_beyond_the_log_is_a_mistake_of_the_caller(node: Node) -> None:
-    observed = await node.observe(events(2), wait_applied=False)
-    assert (await node.service.wait_for("m", observed.seq)).applied >= observed.seq
-    with pytest.raises(BadInput, match="beyond the end of the log"):
-        await node.service.wait_for("m", observed.seq + 1)
 
 
 async def test_a_damaged_checkpoint_is_noticed_and_written_again(node: Node) -> None:

@@ -8,7 +8,6 @@ import asyncio
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 
 from riata.base.errors import Busy, Corrupt, Unavailable
@@ -364,14 +363,6 @@ async def test_a_store_that_finds_a_row_damaged_does_not_hold_up_the_others() ->
         reported = await node.observe([{"prediction_id": one, "label": 1}, {"prediction_id": other, "label": 0}])
         assert (reported.accepted, [(error.index, error.code) for error in reported.errors]) == (1, [(0, "prediction_damaged")])
         assert labels(store) == [0.0]
-
-
-async def test_many_labels_at_once_are_joined_as_few_are(node: Node, store: MemoryStore) -> None:
-    rows = events(500)
-    ids = await node.remember([row["features"] for row in rows])
-    reported = await node.observe([{"prediction_id": one, "label": row["label"]} for one, row in zip(ids, rows, strict=True)])
-    assert reported.accepted == 500
-    assert np.array_equal(labels(store), [row["label"] for row in rows])
 
 
 async def test_a_restart_remembers(store: MemoryStore) -> None:
