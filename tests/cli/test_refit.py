@@ -12,22 +12,11 @@ import pytest
 
 from riata import Model
 from tests.cli.test_verbs import run, succeeds
+from tests.run.refit_rows import rows
 from tests.running import Running, wait_for
 
 ROWS = 400
 SKETCH = {"learner": {"kind": "taylor_sketch", "mode": "exact", "gamma": 2.0, "block": 50, "far_values": "off"}}
-
-
-def rows(seed: int = 3) -> list[dict[str, Any]]:
-    """Rows of ten words and a number, of which two words and the number matter."""
-    rng = np.random.default_rng(seed)
-    made = []
-    for _ in range(ROWS):
-        words, x = rng.choice(10, 3, replace=False).tolist(), float(rng.normal())
-        margin = x + 1.5 * (0 in words) - 1.5 * (1 in words)
-        features = {"x": x, **{f"w{word}": 1 for word in words}}
-        made.append({"features": features, "label": int(rng.random() < 1.0 / (1.0 + np.exp(-margin)))})
-    return made
 
 
 def learnt(directory: Path, learner: dict[str, Any]) -> None:
@@ -37,7 +26,7 @@ def learnt(directory: Path, learner: dict[str, Any]) -> None:
         http = httpx.Client(base_url=service.url, timeout=600)
         assert http.put("/models/m", json=learner).status_code in (200, 201, 202)
         wait_for("the model is served", lambda: http.get("/models/m").status_code == 200)
-        body = "".join(json.dumps(row) + "\n" for row in rows())
+        body = "".join(json.dumps(row) + "\n" for row in rows(ROWS))
         headers = {"Content-Type": "application/x-ndjson"}
         answer = http.post("/models/m/observe?wait=applied", content=body, headers=headers)
         assert answer.json()["accepted"] == ROWS
@@ -68,7 +57,7 @@ def test_the_optimum_is_at_least_as_good_as_the_online_model_and_that_of_the_fil
     assert one["log_loss"] < found["base_log_loss"]
     assert abs(found["online"]["log_loss"] - one["log_loss"]) < 0.05
     file = tmp_path / "rows.ndjson"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows()))
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows(ROWS)))
     fitted = run("fit", "--batch", str(file), "--gamma", "2", "--learner", "taylor_sketch", "--set", "mode=exact", "--json")
     assert json.loads(fitted.stdout)["solutions"][0]["objective"] == pytest.approx(one["objective"], rel=1e-6)
 
@@ -77,9 +66,9 @@ def test_the_loss_of_a_model_with_shapes_is_that_of_its_predictions(tmp_path: Pa
     learnt(tmp_path / "data", {"labels": "0/1"})
     found = refitted(tmp_path / "data", "--threads", "1")
     model = Model({"labels": "0/1"})
-    model.learn_many(rows())
+    model.learn_many(rows(ROWS))
     assert model._state.learner.weights().shaped_columns == 1
-    answers = zip(model.predict_many(rows()), rows(), strict=True)
+    answers = zip(model.predict_many(rows(ROWS)), rows(ROWS), strict=True)
     wanted = np.mean([-np.log(one["probability"] if row["label"] else 1.0 - one["probability"]) for one, row in answers])
     assert found["online"]["log_loss"] == pytest.approx(wanted, rel=1e-12)
     assert found["solutions"][0]["objective_excess"] is None

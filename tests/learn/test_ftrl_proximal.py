@@ -131,45 +131,11 @@ def test_weights_minimise_the_linearised_loss_with_its_penalties(config: FtrlPro
     assert bool((np.abs(smooth)[w == 0.0] <= config.l1 + room[w == 0.0]).all())
 
 
-def test_l1_sets_weights_to_zero_and_more_of_it_more() -> None:
-    batch = to_batch(sparse_events(300, seed=9, spread=0.0))
-    kept = []
-    for l1 in (0.0, 1.0, 4.0, 1e6):
-        learner = FtrlProximal(FtrlProximalConfig(l1=l1), BITS)
-        learner.step(batch)
-        kept.append(len(learner.weights().slot))
-    assert kept == sorted(kept, reverse=True)
-    assert kept[0] > kept[1] > kept[2] > kept[3] == 0
-
-
 def test_intercept_is_free_of_both_penalties() -> None:
     learner = FtrlProximal(FtrlProximalConfig(l1=1e6, l2=1e6), BITS)
     learner.step(to_batch([Event([(1, 1.0)], float(i % 10 == 0)) for i in range(3000)]))
     assert learner.weights().intercept == pytest.approx(math.log(0.1 / 0.9), abs=0.1)
     assert len(learner.weights().slot) == 0
-
-
-def test_intercept_that_is_not_learnt_stays_zero() -> None:
-    learner = FtrlProximal(FtrlProximalConfig(intercept=False), BITS)
-    learner.step(to_batch([Event([(1, 1.0)], 1.0)] * 10))
-    assert learner.weights().intercept == 0.0
-    assert float(learner.freeze()["scalars"].any()) == 0.0
-
-
-def test_importance_multiplies_the_gradient() -> None:
-    plain, heavy = (FtrlProximal(FtrlProximalConfig(l1=0.0), BITS) for _ in range(2))
-    plain.step(to_batch([Event([(1, 6.0)], 1.0)]))
-    heavy.step(to_batch([Event([(1, 2.0)], 1.0, 3.0)]))
-    assert heavy.freeze()["z"].tolist() == plain.freeze()["z"].tolist() == [-3.0]  # 3 * 1/2 * 2
-    assert heavy.freeze()["scalars"].tolist() == [-1.5, 2.25]
-
-
-def test_label_one_pushes_margins_up_and_label_zero_down() -> None:
-    for label, sign in ((1.0, 1.0), (0.0, -1.0)):
-        learner = FtrlProximal(FtrlProximalConfig(), BITS)
-        margins = learner.step(to_batch([Event([(5, 1.0)], label)] * 20)).margin
-        assert margins[0] == 0.0
-        assert sign * float(margins[19]) > 0.5
 
 
 def test_names_that_share_a_slot_and_cancel_are_not_refused() -> None:
@@ -248,13 +214,6 @@ def test_weights_that_fall_to_zero_are_still_in_the_checkpoint() -> None:
     assert learner.freeze()["slot"].tolist() == [128]
 
 
-def test_lists_grow_with_the_features() -> None:
-    learner = FtrlProximal(FtrlProximalConfig(l1=0.0), 14)
-    for start in range(0, 10_000, 500):
-        learner.step(to_batch([Event([(j << 18, 1.0) for j in range(start, start + 500)], 1.0)]))
-    assert learner.freeze()["slot"].tolist() == learner.weights().slot.tolist() == list(range(10_000))
-
-
 def test_weights_that_come_and_go_do_not_fill_the_lists() -> None:
     learner = FtrlProximal(FtrlProximalConfig(l1=0.6), BITS)
     ones, zeros = ([Event([(j << 24, 1.0) for j in range(200)], label)] * 4 for label in (1.0, 0.0))
@@ -271,14 +230,6 @@ def test_rows_that_are_not_inside_of_their_features_are_refused() -> None:
     batch = to_batch(sparse_events(3, seed=9))
     with pytest.raises(ValueError, match="not inside of its features"):
         FtrlProximal(FtrlProximalConfig(), BITS).step(dataclasses.replace(batch, indptr=batch.indptr + 1))
-
-
-def test_learner_keeps_no_curvature_no_rivals_and_no_closed_vocabulary() -> None:
-    learner = FtrlProximal(FtrlProximalConfig(), BITS)
-    learner.step(to_batch(sparse_events(50, seed=1)))
-    assert learner.sketch() is None
-    assert learner.shadows() == []
-    assert learner.closed_vocabulary() is None
 
 
 def test_config_goes_through_a_document_and_back() -> None:
@@ -305,12 +256,3 @@ def test_thaw_refuses_sums_of_squares_that_no_gradient_can_leave() -> None:
         with pytest.raises(Corrupt):
             learner.thaw({**frozen, **broken})
     assert same(learner.freeze(), frozen)
-
-
-def test_thawed_learner_serves_what_the_other_one_does() -> None:
-    config = dataclasses.replace(FtrlProximalConfig(), l1=1.0)
-    one, two = FtrlProximal(config, BITS), FtrlProximal(config, BITS)
-    one.step(to_batch(sparse_events(200, seed=4)))
-    two.thaw(one.freeze())
-    assert two.weights().slot.tolist() == one.weights().slot.tolist()
-    assert len(one.weights().slot) < len(one.freeze()["slot"])

@@ -132,32 +132,6 @@ def test_rows_long_enough_for_vector_instructions_take_the_same_steps(config: Tr
     assert lazy.weights().slot.tolist() == list(collect(eager.beta))
 
 
-@pytest.mark.parametrize("config", [_config(**rate) for rate in RATES[:1] + RATES[2:5:2]], ids=_name)
-def test_rows_of_any_length_and_rows_left_out_take_the_same_steps_one_by_one(config: TruncatedGradientConfig) -> None:
-    # Rows are laid out one ahead, and short ones ask for memory elsewhere than long ones.
-    batch = to_batch(sparse_events(60, seed=9, features=600, spread=1.0, longest=250))
-    skip = np.arange(batch.n) % 5 == 2
-    lengths = np.diff(batch.indptr)
-    assert lengths.min() < 16
-    assert lengths.max() > 160
-    together, alone = TruncatedGradient(config, 16), TruncatedGradient(config, 16)
-    reported = together.step(batch, skip)
-    one_by_one = [alone.step(cut(batch, i, i + 1), skip[i : i + 1]) for i in range(batch.n)]
-    assert reported.margin.tolist() == [float(one.margin[0]) for one in one_by_one]
-    assert reported.refused.tolist() == skip.tolist()
-    assert same(together.freeze(), alone.freeze())
-
-
-@pytest.mark.parametrize("bits", [BITS, 20])  # of a large table that is hardly used, the pages are still looked after
-def test_many_batches_of_a_row_end_in_the_bits_of_one_batch(bits: int) -> None:
-    batch = to_batch(sparse_events(80, seed=4))
-    skip = np.arange(batch.n) % 7 == 3
-    one, many = TruncatedGradient(TruncatedGradientConfig(), bits), TruncatedGradient(TruncatedGradientConfig(), bits)
-    reported = many.step_all([cut(batch, at, at + 1) for at in range(batch.n)], skip)
-    assert reported.margin.tobytes() == one.step(batch, skip).margin.tobytes()
-    assert same(many.freeze(), one.freeze())
-
-
 def test_arrays_that_are_not_in_one_piece_are_learnt_too() -> None:
     batch = to_batch(sparse_events(60, seed=9))
     odd = [
@@ -264,23 +238,6 @@ def test_row_whose_squares_add_up_to_no_number_is_refused_whatever_the_step(step
         assert learner.learnt == int(not refused)
 
 
-def test_ceiling_keeps_strong_weights_and_infinity_shrinks_all() -> None:
-    rows = [Event([(2**31, 1.0)], 1.0, 20.0)] + [Event([], 1.0)] * 200
-    for ceiling, kept in ((INFINITE, False), (0.01, True)):
-        learner = TruncatedGradient(_config(ceiling=ceiling, gravity=0.1, intercept=False), BITS)
-        learner.step(to_batch(rows))
-        assert (_weight(learner, 128) > 0.4) is kept
-        assert kept or _weight(learner, 128) == 0.0
-
-
-def test_round_keeps_the_large_and_removes_the_small() -> None:
-    rows = [Event([(0, 0.1), (2**31, 5.0)], 1.0), Event([(0, 0.1), (2**31, 5.0)], 1.0)] + [Event([], 0.0)] * 5
-    learner = TruncatedGradient(_config(rule="round", ceiling=0.05), BITS)
-    learner.step(to_batch(rows))
-    assert _weight(learner, 0) == 0.0
-    assert _weight(learner, 128) > 0.05
-
-
 def test_subgradient_is_hardly_ever_sparse_and_is_rounded_when_finalised() -> None:
     learner = TruncatedGradient(_config(rule="subgradient", gravity=0.1, ceiling=0.02), BITS)
     learner.step(to_batch(sparse_events(300, seed=9)))
@@ -317,16 +274,6 @@ def test_slots_that_die_and_come_back_do_not_fill_the_lists() -> None:
     assert learner.memory()["lists"] < 100_000  # 80 000 births, 4 bytes each, would be more
 
 
-@pytest.mark.parametrize("loss", ["logistic", "hinge"])
-def test_label_one_pushes_margins_up_and_label_zero_down(loss: str) -> None:
-    for label, sign in ((1.0, 1.0), (0.0, -1.0)):
-        learner = TruncatedGradient(TruncatedGradientConfig(loss=loss), BITS)  # type: ignore[arg-type]
-        event = Event([(5, 1.0)], label)
-        margins = learner.step(to_batch([event] * 5)).margin
-        assert margins[0] == 0.0
-        assert sign * float(margins[4]) > 0.5
-
-
 def _log_loss(margin: np.ndarray[Any, np.dtype[np.float64]], label: np.ndarray[Any, np.dtype[np.float64]]) -> float:
     return float(np.logaddexp(0.0, np.where(label > 0.5, -margin, margin)).mean())
 
@@ -344,14 +291,6 @@ def test_one_extreme_row_does_not_ruin_the_model() -> None:
     assert good < 0.9 * base
     # At least three quarters of what can be learnt is still known, or known again.
     assert after - good < 0.25 * (base - good)
-
-
-def test_learner_keeps_no_curvature_no_rivals_and_no_closed_vocabulary() -> None:
-    learner = TruncatedGradient(TruncatedGradientConfig(), BITS)
-    learner.step(to_batch(sparse_events(50, seed=1)))
-    assert learner.sketch() is None
-    assert learner.shadows() == []
-    assert learner.closed_vocabulary() is None
 
 
 @pytest.mark.parametrize(
@@ -536,9 +475,3 @@ def _now(rate: str, line: list[float]) -> float:
     amount = unit * (1.0 if rate == "normalised" else 0.25) * (2.0 - line[1])
     beta = line[0]
     return beta if abs(beta) * scale > 0.9 else math.copysign(max(abs(beta) - amount, 0.0), beta)
-
-
-def test_collisions_inside_a_row_add_up_and_do_not_overwrite() -> None:
-    learner = TruncatedGradient(TruncatedGradientConfig(rate="constant", normalised=False, gravity=0.0), bits=1)
-    learner.step(to_batch(sparse_events(200, seed=2, spread=0.0)))
-    assert learner.weights().slot.tolist() == [0, 1]
