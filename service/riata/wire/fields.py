@@ -205,12 +205,13 @@ class FieldKinds:
         """Learn kinds from names that are in the log now. is_ahead: names before them may not be known yet"""
         if not self._meets or self.is_wide:
             return
+        count = len(names)
         with self._changing:
             before = self._met_count
-            at = self._meet_from(names, 0)
-            while at < len(names) and not self.is_wide:
+            at = self._meet_from(names.content, 0, count)
+            while at < count and not self.is_wide:
                 self._make_table(2 * len(self))
-                at = self._meet_from(names, at)
+                at = self._meet_from(names.content, at, count)
             if is_ahead:
                 self._ahead.update(islice(self._met(), before, None))  # in the order in which they were met
 
@@ -288,15 +289,15 @@ class FieldKinds:
             self._unnamed.clear()
             return self._named
 
-    def _meet_from(self, names: Names, at: int) -> int:
+    def _meet_from(self, names: bytes, at: int, count: int) -> int:
         """Enter the fields of names from a position on; return the position at which the table was full."""
-        table, count, content = self._table, len(names), names.content
-        room = max(0, min(len(table) // 6 - len(self), FIELDS_MET_MAX - self._met_count, count))
+        table, met = self._table, self._met_count
+        room = max(0, min(len(table) // 6 - met - len(self._declared), FIELDS_MET_MAX - met, count))
         found = np.empty(1 + 3 * room, np.uint64)
-        at = core.meet_fields(content, at, self._key, address(table), room, address(found))
+        at = core.meet_fields(names, at, self._key, self.native.table, room, address(found))
         if new := found.item(0):
             told = found[1 : 1 + 3 * new]
-            self._unnamed.append((content, told))  # to name them takes longer than to find them
+            self._unnamed.append((names, told))  # to name them takes longer than to find them
             self._met_count += new
             for field in told[2::3].tolist() if self._early else ():
                 for which, odd in enumerate(self._early.pop(field & ~_KIND, ())):

@@ -136,6 +136,9 @@ class Names(Sequence[tuple[int, bytes]]):
     def __len__(self) -> int:
         return int.from_bytes(self.content[:_COUNT_BYTES], "little")
 
+    def __bool__(self) -> bool:
+        return len(self.content) > _COUNT_BYTES  # faster than to read the count: it is asked for every row
+
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         text, stop = self.text.tobytes(), 0
         for fingerprint, length in zip(self.fingerprint.tolist(), self.length.tolist(), strict=True):
