@@ -21,7 +21,7 @@ import redis
 KINDS = {1: "observe", 2: "config", 3: "skip", 4: "restore", 5: "upgrade", 6: "repair"}
 CODES = {kind: code for code, kind in KINDS.items()}
 SEQ_BITS = 44
-WIDE, REAL, WEIGHTED, IDS, LONG = 1, 2, 4, 8, 16
+REAL, WEIGHTED, IDS, LONG = 2, 4, 8, 16
 VALUES = ("d", "f", "", "B", "b", "H", "h", "i")  # by form; 1 where there are no bytes
 
 
@@ -214,10 +214,8 @@ def chain_before_all(lineage: bytes) -> bytes:
 
 def rows_of(payload: bytes) -> list[Row]:
     """The events of an `observe` payload, field by field, by the drawing in `service/docs/formats.md`."""
-    version, flags, form, digits, n, nnz, total = struct.unpack_from("<BBBBIII", payload)
+    _, flags, form, digits, n, nnz, total = struct.unpack_from("<BBBBIII", payload)
     assert total == len(payload)
-    if version == 1:
-        flags, form = flags & ~WIDE | LONG, 0 if flags & WIDE else 1
     at = 16
 
     def take(code: str, count: int) -> list[Any]:

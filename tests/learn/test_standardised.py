@@ -235,17 +235,15 @@ def test_the_memory_of_a_batch_may_be_used_again() -> None:
     assert kept.weights().beta.tolist() == lent.weights().beta.tolist()
 
 
-def test_the_tails_of_columns_are_known_except_to_states_from_before() -> None:
+def test_the_tails_of_columns_are_known() -> None:
     value, label = labelled(1024, 4)
-    learner, older = (build_learner(TaylorSketchConfig(relinearise=False, far_values="off"), BITS) for _ in range(2))
+    learner = build_learner(TaylorSketchConfig(relinearise=False, far_values="off"), BITS)
     learner.step(table(np.column_stack([np.exp(1.5 * value[:, 0]), value[:, 1:]]), label))
     arrays = learner.freeze()
     assert sorted(arrays["standard_tail"].tolist())[1] < 4.0 < 20.0 < max(arrays["standard_tail"])
-    older.thaw({name.replace("settled", "counts"): array for name, array in arrays.items() if name != "standard_tail"})
-    of_learner, of_older = learner.sketch(), older.sketch()
-    assert of_learner is not None and of_older is not None  # noqa: PT018
-    assert Covariance.of(of_learner).why_not.startswith("columns with heavy tails: 1,")
-    assert Covariance.of(of_older).why_not == ""
+    sketch = learner.sketch()
+    assert sketch is not None
+    assert Covariance.of(sketch).why_not.startswith("columns with heavy tails: 1,")
 
 
 def test_a_state_that_cannot_be_is_refused() -> None:

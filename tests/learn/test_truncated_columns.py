@@ -7,7 +7,7 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
-from riata.learn.column_book import DENSE, ENTRY
+from riata.learn.column_book import ENTRY
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.learn.truncated_gradient import TruncatedGradient
 from riata.wire.batch import Batch
@@ -17,6 +17,7 @@ from tests.twins import truncated_columns as twin
 from tests.twins.truncated_row import collect
 from tests.twins.truncated_step import Eager, Event, learn_rows
 
+DENSE = 1024  # of `numeric_columns.h`: rows that are all in the survey
 BOTH = TruncatedGradientConfig()
 TAKEN = replace(BOTH, scale="counts", eta=3.0)  # features that are not columns are taken as they are, up to 16
 
@@ -200,28 +201,3 @@ def test_without_the_settings_a_state_is_as_it_was() -> None:
     learner.step(table(*labelled(20, 6)))
     assert learner.freeze().keys() == {"counts", "scalars", "slot", "beta", "tau", "seen", "squares", "scale"}
     assert learner.freeze()["scalars"].shape == (6,)
-
-
-def test_a_state_that_counted_all_rows_goes_on_with_the_same_centres() -> None:
-    value, label = labelled(6000, 8)
-    value += np.array([9.0, -4.0, 0.0])
-    value[:2000, 1] = np.nan
-    learner = TruncatedGradient(BOTH, 8)
-    learner.step(table(value, label))
-    present = learner.freeze()
-    _, _, _, low, high = present["survey"].reshape(-1, 5).T
-    rows = np.array([6000.0, 4000.0, 6000.0])[np.argsort(np.argsort(present["column_slot"]))]
-    first = 6000.0 - rows
-    mean = np.array([value[int(start) :, column].mean() for column, start in enumerate((0, 2000, 0))])
-    older = {**present, "column": np.column_stack([rows, first, rows * mean, low, high]).ravel()}
-    del older["survey"]
-    again = TruncatedGradient(BOTH, 8)
-    again.thaw(older)
-    count, since, total, _, _ = again.freeze()["survey"].astype(np.float64).reshape(-1, 5).T
-    assert count == pytest.approx(present["survey"].reshape(-1, 5).T[0], rel=0.02)
-    assert total / count == pytest.approx(mean, rel=1e-12)
-    assert since.tolist() == [0.0, DENSE + (2000 - DENSE) // 16, 0.0]
-    more = table(*labelled(50, 9))
-    assert again.step(more).margin == pytest.approx(learner.step(more).margin, abs=0.05)
-    with pytest.raises(Corrupt):
-        TruncatedGradient(BOTH, 8).thaw({**older, "survey": present["survey"]})

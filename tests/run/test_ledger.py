@@ -422,14 +422,11 @@ def test_an_emptied_store_is_refused_whatever_the_setting() -> None:
     assert look(ledger, begun("m")).code == "store_strange"
 
 
-def test_a_note_is_read_as_it_was_written_and_the_first_format_too(tmp_path: Path) -> None:
+def test_a_note_is_read_as_it_was_written() -> None:
     marks = [(3, bytes([3]) * 20), (9, bytes([9]) * 20)]
     known = KnownLog(bytes(range(16)), marks, [(8, bytes([8]) * 20)], 5)
     noted = Noted(4, {"m": known}, {"m": 3}, {"m": (2, 9)}, ["ab"], [bytes(16)])
     assert decode(encode(noted)) == noted
-    path = tmp_path / "store.note"
-    path.write_text(bytes(range(16)).hex() + "\n")
-    assert look(reopened(path), begun()).code == "store_strange"
 
 
 def test_a_note_of_which_a_bit_was_flipped_is_never_used(tmp_path: Path) -> None:

@@ -182,14 +182,6 @@ def test_a_newer_format_says_so() -> None:
         layout.decode_checkpoint(signed(b'{"arrays":[],"header":{}}', b"", layout.FORMAT + 1))
 
 
-def test_an_older_format_is_migrated_step_by_step_or_refused() -> None:
-    old = signed(b'{"arrays":[],"header":{"a":1}}', b"", layout.FORMAT - 1)
-    steps = {layout.FORMAT - 1: lambda header, arrays: ({**header, "b": 2}, arrays)}
-    assert layout.decode_checkpoint(old, steps)[0] == {"a": 1, "b": 2}
-    with pytest.raises(Corrupt, match="no longer"):
-        layout.decode_checkpoint(old)
-
-
 @pytest.mark.parametrize(
     ("header", "arrays"),
     [

@@ -56,20 +56,6 @@ def plain_batch() -> Batch:
     return batch_of([[(1, 0.25), (2, 0.1)], [], [(3, 12.0)]], [1.0, 0.0, 1.0])
 
 
-def first_version(batch: Batch, wide: bool) -> bytes:
-    """The payload in version 1 of a batch without ids, with labels 0 and 1 and weights of 1; with or without WIDE."""
-    parts = [np.diff(batch.indptr).astype("<u4"), batch.hash, batch.value.astype("<f8" if wide else "<f4")]
-    rest = b"".join(part.tobytes() for part in [*parts, np.packbits(batch.label == 1.0)])
-    return struct.pack("<BBHIII", 1, layout.WIDE * wide, 0, batch.n, batch.nnz, 16 + len(rest)) + rest
-
-
-def test_a_payload_of_version_1_can_be_read() -> None:
-    assert same(decode_batch(bytes.fromhex((GOLDEN / "record_v1.hex").read_text())), golden_batch())
-    assert same(decode_batch(first_version(plain_batch(), wide=True)), plain_batch())
-    whole = batch_of([[(1, 2.0)], [(3, 12.5)]])
-    assert same(decode_batch(first_version(whole, wide=False)), whole)
-
-
 def test_a_payload_of_version_2_keeps_its_bytes() -> None:
     golden = (GOLDEN / "record_v2.hex").read_text().split()
     for batch, text in zip([golden_batch(), plain_batch()], golden, strict=True):
@@ -84,17 +70,6 @@ def test_a_payload_of_version_3_keeps_its_bytes() -> None:
     named = replace(batch, subject=subject)
     assert encode_batch(named).hex() == golden
     assert same(decode_batch(bytes.fromhex(golden)), named)
-
-
-def test_a_payload_of_version_1_with_unnecessary_parts_is_refused() -> None:
-    whole = batch_of([[(1, 2.0)], [(3, 12.5)]])
-    with pytest.raises(Corrupt, match="parts that say nothing"):
-        decode_batch(first_version(whole, wide=True))
-    for at in (2, 3):  # forms and digits are of version 2
-        with pytest.raises(Corrupt, match="header"):
-            decode_batch(patched(at, "<B", 1)(first_version(whole, wide=False)))
-    with pytest.raises(Corrupt, match="header"):
-        decode_batch(patched(1, "<B", layout.LONG)(first_version(whole, wide=False)))
 
 
 def test_the_plain_payload_is_small() -> None:

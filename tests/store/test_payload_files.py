@@ -18,7 +18,7 @@ from riata.base.errors import Conflict, Corrupt, LogFork, RiataError, StoreFaile
 from riata.store.sqlite import directory, payload_files
 from riata.store.sqlite.directory import BALLAST_NAME, LOCK_NAME, Ballast, DirectoryLock
 from riata.store.sqlite.payload_files import NOWHERE, PayloadFiles
-from riata.store.sqlite.schema import DATABASE_NAME, SCHEMA_VERSION
+from riata.store.sqlite.schema import DATABASE_NAME
 from riata.store.sqlite.store import SqliteStore, open_sqlite, read_sqlite
 from riata.store.store import Owner, Record
 from tests.refused import refused
@@ -288,24 +288,10 @@ def test_a_disk_that_cannot_be_read_ends_the_store(store: SqliteStore, monkeypat
     store._session._connection.close()  # which a store that failed leaves to the end of its process
 
 
-@pytest.mark.parametrize("version", [2, 3, 4])
-def test_a_database_of_an_older_format_is_converted(store: SqliteStore, tmp_path: Path, version: int) -> None:
-    records = [short(store)]
+def test_a_database_of_an_older_format_is_refused(store: SqliteStore, tmp_path: Path) -> None:
     store.close()
-    dropped = [f"ALTER TABLE log DROP COLUMN {column}" for column in ("file", "at", "length")] if version == 2 else []
-    dropped += ["DROP TABLE promotions"] if version < 4 else []
-    edit(tmp_path, *dropped, "ALTER TABLE models DROP COLUMN restores", f"PRAGMA user_version = {version}")
-    store = open_sqlite(tmp_path, LONG)
-    records.append(long(store))
-    assert store.read("m", 0) == records
-    assert store._session.usable().execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
-    store.close()
-
-
-def test_a_database_of_format_1_is_refused(store: SqliteStore, tmp_path: Path) -> None:
-    store.close()
-    edit(tmp_path, "PRAGMA user_version = 1")
-    with pytest.raises(Corrupt, match="format 1"):
+    edit(tmp_path, "ALTER TABLE models DROP COLUMN restores", "PRAGMA user_version = 4")
+    with pytest.raises(Corrupt, match="has format 4, this program reads 5: use the program that made it"):
         open_sqlite(tmp_path, LONG)
 
 

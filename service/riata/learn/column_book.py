@@ -22,10 +22,6 @@ ENTRY: Final = 6
 LINE: Final = 6  # and what is no state: the line of the slot; then when a centre was computed, and its numbers
 KEPT: Final = 10
 MARKS: Final = 1024
-DENSE: Final = 1024  # rows that are all in the survey; then one in each BLOCK
-BLOCK: Final = 16
-
-_OLDER: Final = "column"  # in place of `survey` in states of ALGO_VERSION 4 and before, which counted all rows
 
 
 class ColumnBook:
@@ -85,24 +81,17 @@ class ColumnBook:
         if not self._centred:
             return
         entry = arrays["entry"]
-        if _OLDER in arrays:
-            survey = counted_in_survey(arrays[_OLDER].astype(np.float64), int(self._counts[0]))
-        else:
-            survey = arrays["survey"].astype(np.float64)
+        survey = arrays["survey"].astype(np.float64)
         self.column[KEY, entry] = arrays["column_slot"].astype(np.int64) + 1
         self.column[COUNT:ENTRY, entry] = survey.reshape(-1, ENTRY - 1).T
         self.column[LINE, entry] = slots.lines_of(arrays["column_slot"].astype(np.uint32))
         self._counts[self._at] = len(entry)
 
-    def names_in(self, arrays: Arrays) -> set[str]:
-        """The names that a state has for the book."""
-        return {"entry", "column_slot", _OLDER if _OLDER in arrays else "survey"} if self._centred else set()
-
     def check(self, arrays: Arrays, bits: int) -> None:
         """Raise `Corrupt` unless the arrays are entries of the book after counts[0] rows, of slots with so many bits."""
         if not self._centred:
             return
-        entry, slot, survey = (arrays[name] for name in ("entry", "column_slot", _OLDER if _OLDER in arrays else "survey"))
+        entry, slot, survey = (arrays[name] for name in ("entry", "column_slot", "survey"))
         learnt = int(arrays["counts"][0])
         check_slots("entry", entry, ENTRIES.bit_length() - 1)
         if slot.dtype != np.int64 or slot.shape != entry.shape:
@@ -118,20 +107,3 @@ class ColumnBook:
 def no_columns() -> Arrays:
     """The entries of a book without any."""
     return ColumnBook(np.zeros(1, np.int64), 0, True).freeze()
-
-
-def counted_in_survey(column: F64, learnt: int) -> F64:
-    """The numbers of entries with rows of the survey in place of all rows; shares, means, lowest and highest values stay.
-
-    column : f64[5 c]   rows, rows before, sum, lowest and highest value of each entry
-    learnt : int        rows learnt
-    """
-    count, since, total, low, high = column.reshape(-1, 5).T
-    before = _surveyed(since)
-    fewer = np.maximum(1.0, count * (_surveyed(np.float64(learnt)) - before) / np.maximum(learnt - since, 1.0))
-    return np.column_stack([fewer, before, total * (fewer / count), low, high]).ravel()
-
-
-def _surveyed(learnt: F64 | np.float64) -> F64:
-    """How many of the first rows are in the survey, or one fewer."""
-    return np.minimum(learnt, DENSE + (learnt - DENSE) // BLOCK)

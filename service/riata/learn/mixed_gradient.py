@@ -370,7 +370,7 @@ class MixedGradient(Learner):
         has_base, share = self._has_base(), 0.0
         second = SECOND_STATE if self.config.has_second_order() else set()
         second = second | {GIVEN} if self.config.scales_second_order() else second
-        check_names(arrays, STATE | self._book.names_in(arrays) | ({"base"} if has_base else set()) | second)
+        check_names(arrays, STATE | self._book.freeze().keys() | ({"base"} if has_base else set()) | second)
         if has_base:
             check_numbers("base", arrays["base"], 4)
             share, _, *labels = arrays["base"].astype(np.float64).tolist()

@@ -29,8 +29,6 @@ _STANDARDS: Final = (SLOTS, "standard_middle", "standard_spread", "standard_tail
 _LABEL: Final = "standard_label"
 _SETTLED: Final = "standard_settled"
 
-_OLDER: Final = "standard_counts"  # the same in states of ALGO_VERSION 5 and before, which have no tails
-
 COMMON: Final = 0.9  # share of the rows that have a column
 
 FEW: Final = 16  # of so few rows, one more without the feature is taken into account: they may be alike by chance
@@ -114,9 +112,6 @@ class Standardised(Around, Generic[C]):
 
     def thaw(self, arrays: Arrays) -> None:
         """Restore a frozen state. Raises `Corrupt`, with the state unchanged, if `arrays` is not a valid state."""
-        if _OLDER in arrays and SLOTS in arrays:
-            arrays = {**arrays, _SETTLED: arrays[_OLDER], "standard_tail": np.zeros(len(arrays[SLOTS]))}
-            del arrays[_OLDER]
         own = {_SETTLED, *_STANDARDS, *NAMES, *([_LABEL] if self._labels else [])}
         if not own <= arrays.keys():
             raise Corrupt(f"learner state: expected arrays {sorted(own)} among {sorted(arrays)}")

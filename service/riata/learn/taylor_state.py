@@ -530,17 +530,12 @@ def _copy_held(held: Held, n_rows: int, n_features: int, rows: int, features: in
 #     shadow_beta, shadow_loss     f64[s, m], f64[s, 4]
 #
 # Sums are in stored units: the true sums divided by the scale. Arrays that a configuration does not use are omitted.
-#
-# States of ALGO_VERSION 2 and before have arrays lazy_* too: some of their gradients lack the effect of earlier moves. `thaw`
-# adds it (`lazy_gradients`).
 
 _COUNTS: Final = 9
 _LOSS_MAX: Final = 40.0  # the loss of an event is at most -log(1e-15); the rest is a margin for rounding
 _MEMBER: Final = ("beta", "gradient", "curvature", "peak")
 _HELD: Final = ("label", "weight")
 _HELD_AGAIN: Final = ("margin", "r", "h")  # used if rows are linearised again (`linearise_again`), not by a warm-up
-
-LAZY: Final = frozenset(f"lazy_{name}" for name in ("tracked", "settled", "founded", "moved", "flushed", "reach"))
 
 
 def freeze(state: TaylorState, outside: U32) -> Arrays:
@@ -600,9 +595,7 @@ def frozen_bytes(state: TaylorState) -> int:
 
 def thaw(state: TaylorState, arrays: Arrays, bits: int) -> None:
     """Fill an empty state from `arrays`. Raises `Corrupt` if they are not a valid state. bits : of a key"""
-    arrays, lazy = without_lazy(arrays)
     _check(state, arrays, bits)
-    check_lazy(lazy, int(arrays["counts"][1]), int(arrays["counts"][2]))
     learnt, size, rows, features, _, n_rows, n_features, ended, since = (int(number) for number in arrays["counts"])
     while size > len(state.arrays.members.key):
         state.grow_block(min(2 * len(state.arrays.members.key), state.settings.limit))
@@ -622,8 +615,6 @@ def thaw(state: TaylorState, arrays: Arrays, bits: int) -> None:
     block.row_at[:features] = arrays["pending_at"]
     block.row_x[:features] = arrays["pending_x"]
     block.row_h[:rows] = arrays["pending_h"]
-    if lazy:
-        settle(block, lazy)
     core.fill_key_map(key_map(s.members.place), s.members.key, size)
     if state.settings.outside != NOTHING:
         _thaw_outside(state, arrays)
@@ -777,60 +768,3 @@ def _waiting(state: TaylorState) -> tuple[int, int]:
 def _triangle(cross: F64, size: int) -> F64:
     """Return the upper triangle of the first `size` rows, row by row."""
     return np.concatenate([cross[j, j + 1 : size] for j in range(size)])
-
-
-# States of ALGO_VERSION 2 and before: the gradients that lack the effect of earlier moves are brought up to date.
-#
-# These versions solved while rows were pending, and updated the gradients of some members only (`tracked`). A gradient l of
-# another
-# member lacks, over the pending rows i and the tracked members j,
-#
-#     sum_i h_i x_il moved_i + sum_j H_lj (beta_j - settled_j)
-#
-#     lazy_tracked    i64[n]        positions whose gradient is current; none if all are
-#     lazy_settled    f64[n]        their weights when all gradients were last current
-#     lazy_moved      f64[pending]  how far the margin of each pending row has moved since
-#     lazy_founded, lazy_flushed, lazy_reach   were used for bounds only, and are ignored
-
-
-def without_lazy(arrays: Arrays) -> tuple[Arrays, Arrays]:
-    """Return the arrays of the present format, and those that only older versions wrote: all of them or none."""
-    if not set(arrays) >= LAZY:
-        return arrays, {}
-    return {name: array for name, array in arrays.items() if name not in LAZY}, {name: arrays[name] for name in LAZY}
-
-
-def check_lazy(lazy: Arrays, size: int, rows: int) -> None:
-    """Raise `Corrupt` unless the arrays fit a block of `size` positions with `rows` pending rows, or there are none."""
-    if not lazy:
-        return
-    tracked = lazy["lazy_tracked"]
-    n = len(tracked) if tracked.ndim == 1 else -1
-    if tracked.dtype != np.int64 or n < 0 or len(distinct(tracked)) < n:
-        raise Corrupt("learner state: lazy_tracked is not a list of distinct positions")
-    if n and not 0 <= int(tracked.min()) <= int(tracked.max()) < size:
-        raise Corrupt("learner state: lazy_tracked has a position that is not in use")
-    check_numbers("lazy_settled", lazy["lazy_settled"], n)
-    check_numbers("lazy_moved", lazy["lazy_moved"], rows)
-
-
-def settle(block: Block, lazy: Arrays) -> None:
-    """Bring every gradient of a block up to date. Its other numbers and its pending rows are those of the state.
-
-    No BLAS: a restore event carries such a state too, and its replay must have the same bits on every machine.
-    """
-    size, rows = int(block.counts[SIZE]), int(block.counts[PENDING])
-    tracked = lazy["lazy_tracked"].astype(np.int64)
-    if not 0 < len(tracked) < size:
-        return
-    lacking = np.zeros(size)
-    for j, settled in zip(tracked.tolist(), lazy["lazy_settled"].tolist(), strict=True):
-        step = float(block.beta[j]) - settled
-        lacking[:j] += step * block.cross[:j, j]
-        lacking[j + 1 :] += step * block.cross[j, j + 1 : size]
-    for i in range(rows):
-        at = block.row_at[block.row_start[i] : block.row_start[i + 1]]
-        x = block.row_x[block.row_start[i] : block.row_start[i + 1]]
-        lacking[at] += block.row_h[i] * float(lazy["lazy_moved"][i]) * x
-    lacking[tracked] = 0.0
-    block.gradient[:size] -= lacking

@@ -326,7 +326,7 @@ class TruncatedGradient(Learner):
             groups["seen"] = ("squares", "scale") if self._settings.normalised else ("squares",)
         names = {"counts", "scalars", *groups, *(name for members in groups.values() for name in members)}
         names |= {"calibration"} if self._settings.calibrated else set()
-        names |= self._book.names_in(arrays)
+        names |= self._book.freeze().keys()
         check_names(arrays, names)
         check_counts("counts", arrays["counts"])
         check_numbers("scalars", arrays["scalars"], GAIN)

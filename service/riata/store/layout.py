@@ -24,9 +24,8 @@ Theory of operation
     Order of checks when reading: lengths, digest of the header, header, shapes against `bytes`, digest of each array, arrays.
     Whether the numbers are finite and sorted is checked by the code that restores state from them.
 
-    Compatibility: any change of the layout, or of the meaning of a name, is a new format. `MIGRATIONS[n]` converts the header
-    and arrays of format n to those of n + 1. A reader applies the migrations in order and refuses formats newer than its own.
-    The tests keep a golden file of every released format. There is no compression: float64 weights hardly compress.
+    Compatibility: any change of the layout, or of the meaning of a name, is a new format. A reader refuses formats newer than its
+    own. The tests keep a golden file of every released format. There is no compression: float64 weights hardly compress.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ import hashlib
 import math
 import mmap
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -56,8 +55,6 @@ DTYPES: Final = frozenset({"|b1", "|u1", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8
 
 Header = dict[str, Any]
 Part = bytes | memoryview
-Migration = Callable[[Header, Arrays], tuple[Header, Arrays]]
-MIGRATIONS: Final[Mapping[int, Migration]] = {}
 
 _PREFIX = struct.Struct("<8sIIQ")
 _DIGEST_BYTES = 32
@@ -96,34 +93,32 @@ def checkpoint_parts(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np.
     return [prefix + _digest(prefix + text) + text + gap, *parts]
 
 
-def decode_checkpoint(data: bytes, migrations: Mapping[int, Migration] = MIGRATIONS) -> tuple[Header, Arrays]:
-    """Return (header, arrays) of a checkpoint, in the present format.
+def decode_checkpoint(data: bytes) -> tuple[Header, Arrays]:
+    """Return (header, arrays) of a checkpoint.
 
     Raises `Corrupt` for anything that `encode_checkpoint` did not write (code `newer_format` for a newer format). Lengths are
     checked before memory is allocated.
     """
-    header, arrays = view_checkpoint(data, migrations)
+    header, arrays = view_checkpoint(data)
     return header, {name: array.copy() for name, array in arrays.items()}
 
 
-def view_checkpoint(
-    data: bytes | mmap.mmap, migrations: Mapping[int, Migration] = MIGRATIONS, verify: bool = True
-) -> tuple[Header, Arrays]:
+def view_checkpoint(data: bytes | mmap.mmap, verify: bool = True) -> tuple[Header, Arrays]:
     """Return the same as `decode_checkpoint`, but the arrays are read-only views of `data`.
 
     verify : compare the arrays with their digests, for which all of `data` is read; the header always is
     """
-    version, header, table, start = _read_header(data)
-    return _migrate(version, header, _read_arrays(data, start, table, verify), migrations)
+    header, table, start = _read_header(data)
+    return header, _read_arrays(data, start, table, verify)
 
 
 def checkpoint_header(data: bytes) -> Header:
     """Return the header of a checkpoint as written; the arrays are not read. Raises `Corrupt` as `decode_checkpoint` does."""
-    return _read_header(data)[1]
+    return _read_header(data)[0]
 
 
-def _read_header(data: bytes | mmap.mmap) -> tuple[int, Header, list[Any], int]:
-    """Return (format, header, description of the arrays, end of the header)."""
+def _read_header(data: bytes | mmap.mmap) -> tuple[Header, list[Any], int]:
+    """Return (header, description of the arrays, end of the header)."""
     if len(data) < _PREFIX.size + _DIGEST_BYTES:
         raise Corrupt(f"snapshot: {len(data)} bytes are too few")
     magic, version, header_bytes, total = _PREFIX.unpack_from(data)
@@ -141,7 +136,7 @@ def _read_header(data: bytes | mmap.mmap) -> tuple[int, Header, list[Any], int]:
     header, table = document.get("header"), document.get("arrays")
     if not isinstance(header, dict) or not isinstance(table, list) or len(table) > ARRAYS_MAX:
         raise Corrupt("snapshot header: expected an object `header` and a list `arrays`")
-    return version, header, table, start
+    return header, table, start
 
 
 def state_digest(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
@@ -229,14 +224,6 @@ def _read_entry(entry: object) -> tuple[str, str, tuple[int, ...], str]:
         if named and typed and shaped:
             return name, dtype, tuple(shape), digest
     raise Corrupt("snapshot header: expected name, dtype, shape and digest of each array")
-
-
-def _migrate(version: int, header: Header, arrays: Arrays, migrations: Mapping[int, Migration]) -> tuple[Header, Arrays]:
-    for step in range(version, FORMAT):
-        if step not in migrations:
-            raise Corrupt(f"snapshot: format {step} is no longer read; migrate it with an older version of this program")
-        header, arrays = migrations[step](header, arrays)
-    return header, arrays
 
 
 def _digest(part: bytes | memoryview) -> bytes:

@@ -26,9 +26,6 @@ Theory of operation
 
     Version 4 is that of payloads with the flag TIMES, version 3 of those with SUBJECTS and without TIMES: what older programs can
     read keeps its version.
-
-    Version 1 is in older logs. It is still read, but no longer written: length is always u32[n], form and digits are zero,
-    value is f32[nnz] or, under flag WIDE, f64[nnz].
 """
 
 from __future__ import annotations
@@ -119,11 +116,10 @@ def is_narrow(value: F64) -> bool:
 PAYLOAD_VERSION: Final = 2
 SUBJECT_VERSION: Final = 3  # of a payload in which an event names a subject, and none has a time
 TIME_VERSION: Final = 4  # of a payload in which an event has a time
-WIDE: Final = 1  # in version 1 only
 REAL: Final = 2
 WEIGHTED: Final = 4
 IDS: Final = 8
-LONG: Final = 16  # not in version 1
+LONG: Final = 16
 SUBJECTS: Final = 32  # from version 3 on
 TIMES: Final = 64  # in version 4 only
 ID_BYTES: Final = 16
@@ -157,7 +153,7 @@ _REASONS: Final = (  # by what `riata_look_at` returns
 
 
 class _Head(NamedTuple):
-    """Header of a payload. Version 1 is translated: it has LONG and a form here too."""
+    """Header of a payload."""
 
     flags: int
     form: int
@@ -201,14 +197,14 @@ def encode_parts(batch: Batch, stop: I64) -> list[bytes]:
 
 
 def decode_batch(payload: bytes) -> Batch:
-    """Return the batch that was written, bit for bit; reads every version.
+    """Return the batch that was written, bit for bit.
 
     Lengths are compared with the payload before anything is allocated. Raises `Corrupt`.
     """
     version = payload[0] if payload else PAYLOAD_VERSION
-    if not 1 <= version <= TIME_VERSION:
+    if not PAYLOAD_VERSION <= version <= TIME_VERSION:
         code = "newer_format" if version > TIME_VERSION else None
-        raise Corrupt(f"observe payload: version {version}, this program reads 1 to {TIME_VERSION}", code)
+        raise Corrupt(f"observe payload: version {version}, this program reads {PAYLOAD_VERSION} to {TIME_VERSION}", code)
     head = _read_head(payload)
     packed = (head.n + 7) // 8
     fixed = head.n * (4 if head.flags & LONG else 2) + head.nnz * (4 + stored_bytes(head.form)) + _HEAD.size
@@ -222,7 +218,7 @@ def decode_batch(payload: bytes) -> Batch:
     wrong, found = _look(batch)
     if wrong:
         raise Corrupt(f"observe payload: {wrong}")
-    if (head.flags, head.form, head.digits) != _said(batch, found, version):
+    if (head.flags, head.form, head.digits) != (_flags(found, batch), *choose(batch.value, found[_FACTS:])):
         raise Corrupt("observe payload: it has parts that say nothing, so it is not what was written")
     return batch
 
@@ -232,26 +228,14 @@ def _read_head(payload: bytes) -> _Head:
     if len(payload) < _HEAD.size:
         raise Corrupt(f"observe payload: expected at least {_HEAD.size} bytes, got {len(payload)}")
     version, flags, form, digits, n, nnz, total = _HEAD.unpack_from(payload)
-    is_first = version == 1
-    allowed = REAL | WEIGHTED | IDS | (WIDE if is_first else LONG)
-    allowed |= SUBJECTS * (version >= SUBJECT_VERSION) | TIMES * (version == TIME_VERSION)
-    strange = flags & ~allowed or not is_form(form, digits) or (version != 1 and version != _version(flags))
-    if strange or (is_first and (form or digits)) or not n or total != len(payload):
+    allowed = REAL | WEIGHTED | IDS | LONG | SUBJECTS | TIMES
+    strange = flags & ~allowed or not is_form(form, digits) or version != _version(flags)
+    if strange or not n or total != len(payload):
         raise Corrupt(
             f"observe payload: header says {n} events, {total} bytes, flags {flags}, values {form} {digits}; "
             f"there are {len(payload)} bytes"
         )
-    if is_first:
-        return _Head(flags & ~WIDE | LONG, FORMS.index("<f8" if flags & WIDE else "<f4"), 0, n, nnz)
     return _Head(flags, form, digits, n, nnz)
-
-
-def _said(batch: Batch, found: I64, version: int) -> tuple[int, int, int]:
-    """Return the (flags, form, digits) that the payload of `batch` must have, as `_read_head` returns them, from the result of
-    `riata_look_at`."""
-    if version == 1:
-        return _flags(found, batch) | LONG, FORMS.index("<f4" if is_narrow(batch.value) else "<f8"), 0
-    return (_flags(found, batch), *choose(batch.value, found[_FACTS:]))
 
 
 def _decode_parts(payload: bytes, head: _Head, digests: int) -> Batch:
@@ -317,7 +301,7 @@ def _flags(found: I64, batch: Batch) -> int:
 
 
 def _version(flags: int) -> int:
-    """The version of a payload with these flags, unless it is the first."""
+    """The version of a payload with these flags."""
     return TIME_VERSION if flags & TIMES else SUBJECT_VERSION if flags & SUBJECTS else PAYLOAD_VERSION
 
 

@@ -74,16 +74,13 @@ STORED: Final = 8  # the first columns, as in a checkpoint
 
 
 class Carried(NamedTuple):
-    """Which points of a curve were made in another log: those of up to `examples` events. Event `seq` brought them into this one.
-
-    `examples` is UNKNOWN for a state written by a version that did not record it; `seq` is then the last event of that state.
-    """
+    """Which points of a curve were made in another log: those of up to `examples` events. Event `seq` brought them into this
+    one."""
 
     seq: int
     examples: int
 
 
-UNKNOWN: Final = -1
 NOTHING_CARRIED: Final = Carried(0, 0)
 
 
@@ -169,8 +166,6 @@ class Curve:
             raise Corrupt(f"learning curve: spacing {spacing} is not {SPACING} times a power of two")
         if not np.isfinite(points[:, :LOSS]).all() or np.isinf(points).any():
             raise Corrupt("learning curve: a point is not finite")
-        if carried.examples == UNKNOWN:
-            carried = _find_carried(points, carried.seq)
         own = points[points[:, EXAMPLES] > carried.examples, SEQ]  # event numbers of other logs mean nothing
         if not _rises(points[:, EXAMPLES]) or not _rises(own) or (own <= carried.seq).any():
             raise Corrupt("learning curve: points are out of order")
@@ -205,17 +200,6 @@ class Curve:
         return of_spacing | early
 
 
-def _find_carried(points: F64, applied: int) -> Carried:
-    """Infer which points of a curve at event `applied` were made in another log, if the state does not record it.
-
-    A point was made in another log if it, or a later point, has an event number that is not below that of the next point, or that
-    is above `applied`. Which event brought them is not known: the latest possible one is returned.
-    """
-    bound = np.append(points[1:, SEQ], applied + 1)
-    breaks = np.flatnonzero(points[:, SEQ] >= bound)
-    return Carried(int(bound[breaks[-1]]) - 1, int(points[breaks[-1], EXAMPLES])) if len(breaks) else NOTHING_CARRIED
-
-
 def _rises(numbers: F64) -> bool:
     return bool((np.diff(numbers) > 0).all())
 
@@ -225,17 +209,13 @@ def _rises(numbers: F64) -> bool:
 T = TypeVar("T")
 CARRIED: Final = "carried"
 FADED_BASES: Final = "faded_bases"  # beside the arrays, so that states have the digests that they had before it was kept
-NEW: Final[Mapping[str, Any]] = MappingProxyType({"applied": 0, "restored": False})  # of a state that was never moved
+NEW: Final[Mapping[str, Any]] = MappingProxyType({"applied": 0, CARRIED: NOTHING_CARRIED})  # of a state that was never moved
 EVENTS_MAX: Final = 2**62  # no log is longer; sums with it still fit into 64 bits
 
 
 def carried(header: Mapping[str, Any]) -> Carried:
     """Return which points of the learning curve were made in another log. Raises `ValueError`."""
     applied = number(header["applied"])
-    if not typed(header["restored"], bool):
-        return NOTHING_CARRIED
-    if CARRIED not in header:  # written by an older version
-        return Carried(applied, UNKNOWN)
     seq, examples = (number(one) for one in header[CARRIED])
     if seq > applied:
         raise ValueError(f"event {seq} of the log carried the state, but the state is at event {applied}")

@@ -5,8 +5,6 @@ distinguish an emptied or older store from a new one, and report how many events
 
     riata note 2 <BLAKE2b-256 of the rest, hexadecimal>
     <one JSON object, canonical>
-
-A note of the first format is one line, the lineage of the default model in hexadecimal; it is still read.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from typing import Any, Final
 
 from riata.base.directories import write_whole
 from riata.base.errors import Corrupt
-from riata.run.engine_settings import DEFAULT_MODEL
 from riata.store.records import canonical_json, read_json
 
 log = logging.getLogger("riata.run")
@@ -152,26 +149,16 @@ def encode(noted: Noted) -> bytes:
 
 
 def decode(data: bytes) -> Noted:
-    """Read what `encode` wrote, or a note of the first format. Raises `Corrupt`."""
+    """Read what `encode` wrote. Raises `Corrupt`."""
     head, _, text = data.partition(b"\n")
     if not data.startswith(HEAD.encode()):
-        return _decode_first(data)
+        raise Corrupt("it is not a note")
     if head[len(HEAD) :] != _digest(text[:-1]).encode() or text[-1:] != b"\n":
         raise Corrupt("its digest does not match")
     try:
         return _noted(read_json(text[:-1], "note"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Corrupt(f"it is not a note: {error!r}") from None
-
-
-def _decode_first(data: bytes) -> Noted:
-    try:
-        lineage = bytes.fromhex(data.decode("ascii").strip())
-    except ValueError:
-        raise Corrupt("it is not a note") from None
-    if len(lineage) != LINEAGE_BYTES:
-        raise Corrupt("it is not a note")
-    return Noted(logs={DEFAULT_MODEL: KnownLog(lineage)})
 
 
 def _noted(document: dict[str, Any]) -> Noted:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from riata.base.errors import Conflict, Corrupt, LogFork, NotFound
 from riata.base.limits import MODELS_MAX
-from riata.store.append_plan import Planned, Restores, and_then, pack, restored, unpack
+from riata.store.append_plan import Planned, Restores, pack, unpack
 from riata.store.records import KIND_CODES, KINDS, RECORD_DAMAGED, check_read, coded_digest, decode_through, names_digest
 from riata.store.sqlite.dedupe import DedupeIndex
 from riata.store.sqlite.payload_files import PayloadFiles, Place
@@ -206,22 +204,6 @@ def chain_of(connection: sqlite3.Connection, rows: Mapping[str, ModelRow], model
         "SELECT chain FROM log WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1", (base, base + seq)
     ).fetchone()
     return found[0] if found and row.head.first_seq <= seq <= row.head.seq else None
-
-
-def note_restores(connection: sqlite3.Connection, files: PayloadFiles) -> None:
-    """Read the restores of models whose log was written by a version that did not note them."""
-    sql = "SELECT key, payload, file, at, length FROM log WHERE key BETWEEN ? AND ? AND kind = ? ORDER BY key"
-    for (name,) in connection.execute("SELECT name FROM models WHERE restores IS NULL").fetchall():
-        row = find_model(connection, name)
-        base, found = row.id << SEQ_BITS, Restores()
-        stored = connection.execute(sql, (base + row.head.dedupe_floor, base + row.head.seq, KIND_CODES["restore"])).fetchall()
-        for key, payload, *place in stored:
-            head = dataclasses.replace(row.head, seq=key - base - 1)
-            with contextlib.suppress(Corrupt):  # a reader of the log reports it
-                content = files.read(row.id, Place(*place)) if place[0] else payload
-                one = restored(content, head, partial(chain_of, connection, {name: row}, name))
-                found = found if one is None else and_then(found, one, head.dedupe_floor)
-        connection.execute("UPDATE models SET restores = ? WHERE id = ?", (pack(found), row.id))
 
 
 def promotions_in(connection: sqlite3.Connection, row: ModelRow) -> list[tuple[int, int]]:

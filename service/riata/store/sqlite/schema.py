@@ -25,8 +25,6 @@ _DAMAGED = "restore the directory from a backup, or move the file away to start 
 _WAIT_S = 0.2  # wait for another connection: there should be none, but a backup or an inspection may be closing
 _SMALL_TABLES = ("owner", "models", "generations", "names")
 
-_PROMOTIONS: Final = "CREATE TABLE promotions (key INTEGER PRIMARY KEY, through INTEGER NOT NULL) STRICT"
-
 SCHEMA: Final = (
     """CREATE TABLE owner (
         one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL, nonce BLOB NOT NULL,
@@ -51,7 +49,7 @@ SCHEMA: Final = (
     "CREATE INDEX remembered_due ON remembered (model, due_ms, key)",
     "CREATE TABLE remembered_size (model INTEGER PRIMARY KEY, rows INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT",
     "CREATE TABLE names (key INTEGER PRIMARY KEY, digest BLOB NOT NULL, names BLOB NOT NULL) STRICT",
-    _PROMOTIONS,
+    "CREATE TABLE promotions (key INTEGER PRIMARY KEY, through INTEGER NOT NULL) STRICT",
     """CREATE TABLE generations (
         model INTEGER NOT NULL, gen INTEGER NOT NULL, parent INTEGER NOT NULL, applied INTEGER NOT NULL, chain BLOB NOT NULL,
         lineage BLOB NOT NULL, epoch INTEGER NOT NULL, algo_version INTEGER NOT NULL, created_ms INTEGER NOT NULL,
@@ -63,14 +61,6 @@ SCHEMA: Final = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
-
-_FROM_4: Final = ("ALTER TABLE models ADD COLUMN restores BLOB", f"PRAGMA user_version = {SCHEMA_VERSION}")
-_FROM_3: Final = (_PROMOTIONS, *_FROM_4)
-_FROM_2: Final = (
-    *(f"ALTER TABLE log ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0" for column in ("file", "at", "length")),
-    *_FROM_3,
-)
-_MIGRATIONS: Final = {2: _FROM_2, 3: _FROM_3, 4: _FROM_4}
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -160,13 +150,11 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise Corrupt(f"{path} is a database of another program; choose another directory")
     version = _pragma(connection, "user_version")
-    if version in _MIGRATIONS:
-        _run(connection, _MIGRATIONS[int(version)])
-    elif version != SCHEMA_VERSION:
+    if version != SCHEMA_VERSION:
         is_newer = int(version) > SCHEMA_VERSION
         advice = "use a newer program" if is_newer else "use the program that made it"
         raise Corrupt(
-            f"{path} has format {version}, this program reads {min(_MIGRATIONS)} to {SCHEMA_VERSION}: {advice}",
+            f"{path} has format {version}, this program reads {SCHEMA_VERSION}: {advice}",
             "newer_format" if is_newer else None,
         )
     if _pragma(connection, "journal_mode") != "wal" or _pragma(connection, "synchronous") != 2:  # 2 is FULL

@@ -124,7 +124,6 @@ class SqliteStore:
         self._models_at = 0  # session.writes at that append
         if not read_only:
             files.sweep(self._session.read(log_sql.logs))
-            self._session.write(lambda c: log_sql.note_restores(c, files))
             ballast.restore()
         if examined is not None and not examined.losses:
             self.renew_witness()
