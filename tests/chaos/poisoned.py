@@ -32,5 +32,5 @@ def dying_step(self: MixedGradient, batches: Sequence[Batch], skip: BOOL | None 
 
 
 if __name__ == "__main__":
-    MixedGradient.step_all = dying_step  # type: ignore[method-assign]
+    MixedGradient.step_all = dying_step  # type: ignore[method-assign, assignment]
     main()

@@ -30,5 +30,5 @@ def raising_step(self: MixedGradient, batches: Sequence[Batch], skip: BOOL | Non
 
 
 if __name__ == "__main__":
-    MixedGradient.step_all = raising_step  # type: ignore[method-assign]
+    MixedGradient.step_all = raising_step  # type: ignore[method-assign, assignment]
     main()

@@ -22,5 +22,5 @@ def slow_step(self: MixedGradient, batches: Sequence[Batch], skip: BOOL | None =
 
 
 if __name__ == "__main__":
-    MixedGradient.step_all = slow_step  # type: ignore[method-assign]
+    MixedGradient.step_all = slow_step  # type: ignore[method-assign, assignment]
     main()

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, doc
 
-from riata.base.arrays import BOOL, F64, I64, Arrays
-from riata.base.errors import BadInput, Corrupt
-from riata.base.limits import BITS_MAX, BITS_MIN
+from riata.base.arrays import BOOL, F64, Arrays
+from riata.base.errors import Corrupt
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
-from riata.learn.learner import Learner, Stepped, Weights
-from riata.learn.slot_table import SlotList, SlotTable
+from riata.learn.learner import Learner, Stepped, Weights, step_each
 from riata.learn.spec import Adopted, FarValues, LearnerSettings, LearnerSpec, require_bits
 from riata.learn.standardised import SLOTS, Standardised, settled
+from riata.learn.table_learner import LEARNT, TableLearner
 from riata.native.library import core, struct
 from riata.native.rows import Room, RowsArray
 from riata.wire.batch import Batch
@@ -29,9 +29,6 @@ INTERCEPT_Z: Final = 0  # scalars
 INTERCEPT_SQUARES: Final = 1
 SCALARS: Final = 2
 
-LEARNT: Final = 0  # counts: rows learnt so far
-N_ALIVE: Final = 1
-N_SEEN: Final = 2
 COUNTS: Final = 3
 
 
@@ -102,7 +99,6 @@ class FtrlProximalConfig(LearnerSettings):
         return not self.standardised
 
 
-_FEATURES_USUAL: Final = 128  # initial space for rows of this many features
 _COLUMNS: Final = 5  # of a `riata_room`
 
 
@@ -118,27 +114,16 @@ def kernel_settings(config: FtrlProximalConfig) -> Any:
     )
 
 
-class FtrlProximal(Learner):
+class FtrlProximal(TableLearner):
     """McMahan et al. 2013, algorithm 1: per-coordinate rates, L1 and L2, logistic loss.
 
-    One line (z, sum of squared gradients) of a table (`SlotTable`) for each slot. The intercept has its own and no penalty.
+    A line is z and the sum of squared gradients. The intercept has its own and no penalty.
     """
 
     def __init__(self, config: FtrlProximalConfig, bits: int, start: float = 0.0) -> None:
         """Make an empty learner. start : the intercept with which it begins"""
-        if not BITS_MIN <= bits <= BITS_MAX:
-            raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
-        self.config = config
-        self.bits = bits
-        self._settings = kernel_settings(config)
-        self._room = Room(_FEATURES_USUAL, _COLUMNS)
-        self._start_empty()
+        super().__init__(config, bits, kernel_settings(config), (_COLUMNS, 1))
         self._scalars[INTERCEPT_Z] = 0.0 - start * self._settings.smoothing / self._settings.alpha
-
-    @property
-    def learnt(self) -> int:
-        """Rows learnt so far; refused rows do not count."""
-        return int(self._counts[LEARNT])
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of `batch` in order; rows with a true `skip` are predicted only."""
@@ -147,27 +132,25 @@ class FtrlProximal(Learner):
         if batch.nnz > self._room.length:  # no row is longer than the batch
             longest = int(np.diff(batch.indptr).max(initial=0))
             if longest > self._room.length:
-                self._room = Room(2 * longest, _COLUMNS)
-        self._make_room(len(batch.hash))
+                self._room = Room(2 * longest, *self._columns)
+        table = self._make_room(len(batch.hash))
         listed = len(self._alive), len(self._seen)
         margin, refused = np.empty(batch.n), np.empty(batch.n, np.bool_)
-        if core.learn_ftrl(self._table, self._settings, rows, self._room.struct, margin, refused) < 0:
+        if core.learn_ftrl(table, self._settings, rows, self._room.struct, margin, refused) < 0:
             raise ValueError("the rows of a batch are not inside of its features")
         self._alive.rename(listed[0], self._slots)
         self._seen.rename(listed[1], self._slots)
         return Stepped(margin, refused, batch.label, batch.weight, int(refused.sum()))
 
+    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+        """As `step` of each batch in turn."""
+        return step_each(self, batches, skip)
+
     def weights(self) -> Weights:
         """Return the non-zero weights, without changing the state."""
-        alive = self._alive.sorted()
-        line, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
-        listed = self._slots.lines_of(alive)
-        kept = core.collect_ftrl(self._slots.line, self._settings, listed, len(listed), line, beta)
-        line.resize(kept, refcheck=False)  # frees the rest without a copy
-        beta.resize(kept, refcheck=False)
+        line, beta = self._collect(core.collect_ftrl, self._slots.line, self._settings)
         slot = self._slots.slots_of(line)
-        alive[:kept] = slot
-        self._alive.keep(kept)
+        self._keep_alive(slot)
         intercept = core.ftrl_intercept(self._settings, *self._scalars.tolist())
         return Weights(slot, beta, intercept, "logistic", self.bits)
 
@@ -223,31 +206,8 @@ class FtrlProximal(Learner):
         }
 
     def _start_empty(self) -> None:
-        self._counts: I64 = np.zeros(COUNTS, np.int64)
-        self._scalars: F64 = np.zeros(SCALARS)
-        self._alive, self._seen = SlotList(self._counts, N_ALIVE, self.bits), SlotList(self._counts, N_SEEN, self.bits)
-        self._slots = SlotTable(self.bits, COLUMNS)
-        self._table = struct(
-            "riata_ftrl",
-            line=self._slots.line,
-            lines=len(self._slots.line),
-            shift=self._slots.shift,
-            counts=self._counts,
-            scalars=self._scalars,
-        )
-
-    def _make_room(self, features: int) -> None:
-        """Make sure that the lists have space for every feature of a batch, and pass the present arrays to the kernel.
-
-        Slots that became zero and then non-zero again are listed twice in `alive`, so it is sorted once half of it may be
-        such entries. That pays, since as many rows as it is long have filled it.
-        """
-        if len(self._alive) > 2 * self._slots.used or not self._alive.has_room(features):
-            self.weights()
-        self._alive.make_room(features)
-        self._seen.make_room(features)
-        table, alive, seen = self._table, self._alive.slot, self._seen.slot
-        table.alive, table.alive_room, table.seen, table.seen_room = alive, len(alive), seen, len(seen)
+        self._begin(COUNTS, SCALARS, COLUMNS)
+        self._take("riata_ftrl")
 
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""

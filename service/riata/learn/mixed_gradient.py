@@ -13,24 +13,23 @@ clock of truncation. Their numbers are in one cache line for each feature.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, Arrays
-from riata.base.errors import BadInput, Corrupt
-from riata.base.limits import BITS_MAX, BITS_MIN
+from riata.base.arrays import F64, U32, Arrays
+from riata.base.errors import Corrupt
 from riata.learn.column_book import ColumnBook
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
 from riata.learn.held_rows import NAMES as FIRST_ROWS
-from riata.learn.learner import ColumnRange, Learner, Stepped, Weights, bounds_after, margin_bounds
+from riata.learn.learner import ColumnRange, Weights, bounds_after
 from riata.learn.second_order import GIVEN, SecondOrder, check_second_order, no_second_order, scaled_second_order
 from riata.learn.second_order import STATE as SECOND_STATE
-from riata.learn.slot_table import HASH_BITS, SlotList, SlotTable
+from riata.learn.slot_table import HASH_BITS
+from riata.learn.table_learner import LEARNT, TableLearner
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.native.library import core, struct
-from riata.native.rows import Room, RowsArray, joined
 from riata.wire.batch import Batch
 
 MEMBERS: Final = 3
@@ -70,10 +69,7 @@ MEMBER: Final = 7
 GAIN_MIN: Final = 0.1
 GAIN_MAX: Final = 10.0
 
-LEARNT: Final = 0  # counts: rows learnt so far
-N_ALIVE: Final = 1
-N_SEEN: Final = 2
-N_COLUMNS: Final = 3
+N_COLUMNS: Final = 3  # counts, after those of every table
 SECOND: Final = 4
 COUNTS: Final = 5
 
@@ -81,59 +77,20 @@ STATE: Final = {"counts", "scalars", "member", "slot", "beta", "tau", "seen", "s
 NEVER: Final = 2.0**900  # a clock that is never reached: that of centred columns, which are not truncated
 
 _RULES: Final = {"truncate": 0, "round": 1}  # of truncation.h
-_ROWS_JOINED_MAX: Final = 1024  # copying more costs more than the calls
-_FEATURES_USUAL: Final = 128  # initial space for rows of this many features
 _COLUMNS: Final = 8 + 3 * LANES  # of a `riata_room`
 
 
-class MixedGradient(Learner):
-    """Three members with one line of a table (`SlotTable`) for each slot. Only for the logistic loss, normalised.
+class MixedGradient(TableLearner):
+    """Three members in the line of a slot. Only for the logistic loss, normalised.
 
     Truncation of weights that no row has touched since is deferred, and evaluated when they are read.
     """
 
+    config: TruncatedGradientConfig
+    _kernel = staticmethod(core.learn_mixture)
+
     def __init__(self, config: TruncatedGradientConfig, bits: int) -> None:
-        if not BITS_MIN <= bits <= BITS_MAX:
-            raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
-        self.config = config
-        self.bits = bits
-        self._settings = mixture_settings(config, MEMBERS)
-        self._room, self._told = Room(_FEATURES_USUAL, _COLUMNS), struct("riata_told")
-        self._start_empty()
-
-    @property
-    def learnt(self) -> int:
-        """Rows learnt so far; refused rows do not count."""
-        return int(self._counts[LEARNT])
-
-    def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
-        """Predict and learn the events of `batch` in order; rows with a true `skip` are predicted only."""
-        return self.step_all([batch], skip)
-
-    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
-        """Predict and learn the events of all batches in order, in one kernel call as long as nothing has to grow."""
-        learnt_before = self.learnt
-        n = sum([len(batch.label) for batch in batches])
-        learnt: Sequence[Any] = [joined(batches)] if len(batches) > 1 and n <= _ROWS_JOINED_MAX else batches
-        skip = np.zeros(n, np.bool_) if skip is None else np.ascontiguousarray(skip)
-        numbers, refused = np.empty((3, n)), np.empty(n, np.bool_)
-        told = self._told
-        told.number, told.refused, told.n, told.refusals = numbers, refused, n, 0
-        hashes = [self._slots.enter(batch.hash) for batch in learnt]
-        rows = RowsArray(learnt, skip, hashes)
-        done = 0
-        while done < len(learnt):
-            table = self._make_room(len(hashes[done]))
-            listed = len(self._alive), len(self._seen)
-            done = core.learn_mixture(table, self._settings, rows, len(learnt), done, self._room.struct, told)
-            self._alive.rename(listed[0], self._slots)
-            self._seen.rename(listed[1], self._slots)
-            if done < 0:
-                raise ValueError("the rows of a batch are not inside of its features")
-            if told.longest:
-                self._room = Room(2 * told.longest, _COLUMNS)
-        bound = margin_bounds(learnt_before, refused, self.config.is_bounded())
-        return Stepped(numbers[0], refused, numbers[1], numbers[2], told.refusals, bound=bound)
+        super().__init__(config, bits, mixture_settings(config, MEMBERS), (_COLUMNS, 1))
 
     def weights(self, finalised: bool = False) -> Weights:
         """Return the non-zero weights of the mixture, every truncation so far applied, without changing the state.
@@ -144,10 +101,9 @@ class MixedGradient(Learner):
         if finalised:
             norm, importance = (float(self._scalars[at]) for at in (NORM, IMPORTANCE))
             clock += core.mixture_event(self._settings, norm, importance)
-        slot, beta, _ = self._collect(clock, None, not finalised)
+        slot, beta = self._mixed(clock, None, not finalised)
         if not finalised:
-            self._alive.slot[: len(slot)] = slot
-            self._alive.keep(len(slot))
+            self._keep_alive(slot)
         slot, beta = self._second.added(slot, beta, float(self._member[SHARE, OTHER]), self._slots)
         if not beta.all():  # the weights of the members cancel
             slot, beta = slot[beta != 0.0], beta[beta != 0.0]
@@ -167,10 +123,10 @@ class MixedGradient(Learner):
         Weights stay as they are; truncations that were deferred until now are applied with the steps of before.
         """
         clock, line = self._clock(), self._slots.line
-        slot, _, members = self._collect(clock, np.empty((MEMBERS, len(self._alive))), True)
+        members = np.empty((MEMBERS, len(self._alive)))
+        slot, _ = self._mixed(clock, members, True)
         at = self._slots.lines_of(slot)
-        if members is not None:
-            line[at, BETA : BETA + MEMBERS] = members.T
+        line[at, BETA : BETA + MEMBERS] = members[:, : len(slot)].T
         held = line[at, TAU]
         line[at, TAU] = np.where(held >= NEVER, held, clock)
         line[self._slots.lines_of(self._seen.sorted()), SQUARES : SQUARES + MEMBERS] *= keep
@@ -230,10 +186,8 @@ class MixedGradient(Learner):
 
         A weight that truncation has made zero is left out: at its next touch it would be evaluated to zero.
         """
-        clock = self._clock()
-        slot, _, _ = self._collect(clock, None, True)
-        self._alive.slot[: len(slot)] = slot
-        self._alive.keep(len(slot))
+        slot, _ = self._mixed(self._clock(), None, True)
+        self._keep_alive(slot)
         seen = self._seen.sorted().copy()
         beta, squares = (self._slots.line[self._slots.lines_of(these)] for these in (slot, seen))
         return {
@@ -296,8 +250,7 @@ class MixedGradient(Learner):
         }
 
     def _start_empty(self) -> None:
-        self._counts: I64 = np.zeros(COUNTS, np.int64)
-        self._scalars: F64 = np.zeros(SCALARS + 2)
+        self._begin(COUNTS, SCALARS + 2, WIDTH)
         self._member: F64 = np.zeros((MEMBER, LANES))
         self._member[SHARE, :MEMBERS] = SHARES
         if self._has_base():
@@ -306,22 +259,9 @@ class MixedGradient(Learner):
         self._member[GAIN] = 1.0
         self._book = ColumnBook(self._counts, N_COLUMNS, self._settings.centred)
         self._second = SecondOrder(self._counts, SECOND, self.config.has_second_order(), self.config.scales_second_order())
-        self._alive, self._seen = SlotList(self._counts, N_ALIVE, self.bits), SlotList(self._counts, N_SEEN, self.bits)
-        self._slots = SlotTable(self.bits, WIDTH)
-        self._table = struct(
-            "riata_mixture",
-            line=self._slots.line,
-            lines=len(self._slots.line),
-            shift=self._slots.shift,
-            slot_of=self._slots.slot_of,
-            counts=self._counts,
-            scalars=self._scalars,
-            member=self._member,
-            column=self._book.column,
-            mark=self._book.mark,
-            second=self._second.native,
-        )
-        self._lists: tuple[Any, ...] = (None, None)
+        book, second = self._book, self._second.native
+        more = {"member": self._member, "column": book.column, "mark": book.mark, "second": second}
+        self._take("riata_mixture", slot_of=self._slots.slot_of, **more)
 
     def _hold_second(self, arrays: Arrays) -> None:
         self._second.thaw(arrays, self._slots)
@@ -333,37 +273,21 @@ class MixedGradient(Learner):
     def _clock(self) -> float:
         return float(self._scalars[CLOCK] + self._scalars[CLOCK_LOST])
 
-    def _collect(self, clock: float, members: F64 | None, forget: bool) -> tuple[Any, F64, F64 | None]:
-        """Return the slots of which a member has a weight, the weights of the mixture, and those of each member, f64[3, m], if
-        there is room for them. forget: write zeros where truncation has made all three zero, before slots leave the list."""
-        listed = self._slots.lines_of(self._alive.sorted())
-        line, beta = np.empty(len(listed), np.uint32), np.empty(len(listed))
-        kept = core.collect_mixture(self._present(), self._settings, clock, forget, listed, len(listed), line, beta, members)
-        line.resize(kept, refcheck=False)  # frees the rest without a copy
-        beta.resize(kept, refcheck=False)
-        return self._slots.slots_of(line), beta, None if members is None else members[:, :kept]
+    def _mixed(self, clock: float, members: F64 | None, forget: bool) -> tuple[U32, F64]:
+        """Return the slots of which a member has a weight, and the weights of the mixture.
+
+        members : f64[3, m]   takes those of each member; as many as are returned
+        forget  : write zeros where truncation has made all three zero, before slots leave the list
+        """
+        given = self._present(), self._settings, clock, forget
+        line, beta = self._collect(core.collect_mixture, *given, members=[members])
+        return self._slots.slots_of(line), beta
 
     def _make_room(self, features: int) -> Any:
-        """Return the table for kernels, with space in the lists for every feature of a batch.
-
-        Slots that became zero and then non-zero again are listed twice in the first list, so it is sorted once half of it may be
-        such entries. That pays, since as many rows as it is long have filled it.
-        """
-        if len(self._alive) > 2 * self._slots.used or not self._alive.has_room(features):
-            self.weights()
-        self._alive.make_room(features)
-        self._seen.make_room(features)
+        """As of every table, and space for second order."""
         if self._second.make_room(self._slots.used):
             self._table.second = self._second.native
-        return self._present()
-
-    def _present(self) -> Any:
-        """The `riata_mixture` with the present lists, which are others after they have grown."""
-        table, alive, seen = self._table, self._alive.slot, self._seen.slot
-        if alive is not self._lists[0] or seen is not self._lists[1]:  # to set a field takes longer than to compare
-            self._lists = alive, seen
-            table.alive, table.alive_room, table.seen, table.seen_room = alive, len(alive), seen, len(seen)
-        return table
+        return super()._make_room(features)
 
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""

@@ -36,7 +36,6 @@ from riata.learn.mixed_gradient import (
     INTERCEPT_SQUARES,
     LANES,
     LARGEST,
-    LEARNT,
     MEMBER,
     MEMBERS,
     OFFSET_SQUARES,
@@ -63,6 +62,7 @@ from riata.learn.shapes import (
     with_pairs,
 )
 from riata.learn.slot_table import zero_table
+from riata.learn.table_learner import LEARNT
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import LINKS, answers
 from riata.native.library import StructArray, core, struct

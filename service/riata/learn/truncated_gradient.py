@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import product
 from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, Arrays
-from riata.base.errors import BadInput, Corrupt
-from riata.base.limits import BITS_MAX, BITS_MIN
+from riata.base.arrays import Arrays
+from riata.base.errors import Corrupt
 from riata.learn.apart import EVERY, Apart, declare
 from riata.learn.column_book import ColumnBook, no_columns
 from riata.learn.feature_names import hashes_of
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
-from riata.learn.learner import Learner, Stepped, Weights, bounds_after, margin_bounds
+from riata.learn.learner import Learner, Weights, bounds_after
 from riata.learn.mixed_gradient import COUNTED, MixedGradient, of_one_step
 from riata.learn.one_vs_rest import OneVsRest
 from riata.learn.second_order import SLOT as SECOND_SLOT
 from riata.learn.shaped import Shaped
 from riata.learn.shapes import FOUND, Wanted
-from riata.learn.slot_table import SlotList, SlotTable
 from riata.learn.spec import Adopted, LearnerSpec, require_bits, require_logistic
 from riata.learn.standardised import SLOTS, Standardised
+from riata.learn.table_learner import LEARNT, TableLearner
 from riata.learn.truncated_config import EVERY_FEATURE, DeclaredShapes, TruncatedGradientConfig
 from riata.maths import links
 from riata.maths.links import Link
 from riata.native.library import core, struct
-from riata.native.rows import Room, RowsArray, joined
-from riata.wire.batch import Batch
 
 TRUNCATE: Final = 0  # rules, as in truncation.h
 ROUND: Final = 1
@@ -58,10 +54,7 @@ SCALARS: Final = 10
 GAIN_MIN: Final = 0.1
 GAIN_MAX: Final = 10.0
 
-LEARNT: Final = 0  # counts: rows learnt so far
-N_ALIVE: Final = 1
-N_SEEN: Final = 2
-N_COLUMNS: Final = 3
+N_COLUMNS: Final = 3  # counts, after those of every table
 COUNTS: Final = 4
 
 _LOSSES: Final[dict[str, int]] = {"logistic": links.LOGISTIC, "squared": links.SQUARED, "hinge": links.HINGE}
@@ -95,60 +88,21 @@ def kernel_settings(config: TruncatedGradientConfig) -> Any:
     )
 
 
-_ROWS_JOINED_MAX: Final = 1024  # copying more costs more than the calls
-_FEATURES_USUAL: Final = 128  # initial space for rows of this many features
 _COLUMNS: Final = 10  # of a `riata_room`
 _LINKS: Final[dict[str, Link]] = {"logistic": "logistic", "squared": "identity", "hinge": "hinge"}
 
 
-class TruncatedGradient(Learner):
-    """Langford, Li & Zhang 2009, with one line of a table (`SlotTable`) for each slot.
+class TruncatedGradient(TableLearner):
+    """Langford, Li & Zhang 2009.
 
     Truncation of weights that no row has touched since is deferred, and evaluated when they are read.
     """
 
+    config: TruncatedGradientConfig
+    _kernel = staticmethod(core.learn_gradient)
+
     def __init__(self, config: TruncatedGradientConfig, bits: int) -> None:
-        if not BITS_MIN <= bits <= BITS_MAX:
-            raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
-        self.config = config
-        self.bits = bits
-        self._settings = kernel_settings(config)
-        self._room, self._told = Room(_FEATURES_USUAL, _COLUMNS, 3), struct("riata_told")
-        self._start_empty()
-
-    @property
-    def learnt(self) -> int:
-        """Rows learnt so far; refused rows do not count."""
-        return int(self._counts[LEARNT])
-
-    def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
-        """Predict and learn the events of `batch` in order; rows with a true `skip` are predicted only."""
-        return self.step_all([batch], skip)
-
-    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
-        """Predict and learn the events of all batches in order, in one kernel call as long as nothing has to grow."""
-        learnt_before = self.learnt
-        n = sum([len(batch.label) for batch in batches])
-        learnt: Sequence[Any] = [joined(batches)] if len(batches) > 1 and n <= _ROWS_JOINED_MAX else batches
-        skip = np.zeros(n, np.bool_) if skip is None else np.ascontiguousarray(skip)
-        numbers, refused = np.empty((3, n)), np.empty(n, np.bool_)
-        told = self._told
-        told.number, told.refused, told.n, told.refusals = numbers, refused, n, 0
-        hashes = [self._slots.enter(batch.hash) for batch in learnt]
-        rows = RowsArray(learnt, skip, hashes)
-        done = 0
-        while done < len(learnt):
-            table = self._make_room(len(hashes[done]))
-            listed = len(self._alive), len(self._seen)
-            done = core.learn_gradient(table, self._settings, rows, len(learnt), done, self._room.struct, told)
-            self._alive.rename(listed[0], self._slots)
-            self._seen.rename(listed[1], self._slots)
-            if done < 0:
-                raise ValueError("the rows of a batch are not inside of its features")
-            if told.longest:
-                self._room = Room(2 * told.longest, _COLUMNS, 3)
-        bound = margin_bounds(learnt_before, refused, self.config.is_bounded())
-        return Stepped(numbers[0], refused, numbers[1], numbers[2], told.refusals, bound=bound)
+        super().__init__(config, bits, kernel_settings(config), (_COLUMNS, 3))
 
     def weights(self, finalised: bool = False) -> Weights:
         """Return the non-zero weights, every truncation so far applied, without changing the state.
@@ -157,22 +111,16 @@ class TruncatedGradient(Learner):
         leave small weights that were never truncated. For the subgradient rule, which has no events, it sets weights below a
         finite ceiling to zero. A served model is not finalised: its stream has not ended.
         """
-        table, scalars = self._present(), self._scalars
+        scalars = self._scalars
         clock = float(scalars[CLOCK] + scalars[CLOCK_LOST])
         if finalised and self.config.rule != "subgradient":
             norm, importance = (float(scalars[at]) for at in (NORM, IMPORTANCE))
             clock += core.event_size(self._settings, norm, importance, self.learnt)
         # A weight that truncation has made zero is written as zero, and its slot is removed from the list: no result changes.
-        alive = self._alive.sorted()
-        line, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
-        listed = self._slots.lines_of(alive)
-        kept = core.collect_gradient(table, self._settings, clock, not finalised, listed, len(listed), line, beta)
-        line.resize(kept, refcheck=False)  # frees the rest without a copy
-        beta.resize(kept, refcheck=False)
+        line, beta = self._collect(core.collect_gradient, self._present(), self._settings, clock, not finalised)
         slot = self._slots.slots_of(line)
         if not finalised:
-            alive[:kept] = slot
-            self._alive.keep(kept)
+            self._keep_alive(slot)
         elif self.config.rule == "subgradient" and math.isfinite(self.config.ceiling):
             large = np.abs(beta) >= self.config.ceiling
             slot, beta = slot[large], beta[large]
@@ -186,15 +134,12 @@ class TruncatedGradient(Learner):
 
         Weights stay as they are; truncations that were deferred until now are applied with the steps of before.
         """
-        table, scalars = self._present(), self._scalars
+        scalars, line = self._scalars, self._slots.line
         clock = float(scalars[CLOCK] + scalars[CLOCK_LOST])
-        alive, seen = self._alive.sorted(), self._seen.sorted()
-        slot, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
-        at = self._slots.lines_of(alive)
-        kept = core.collect_gradient(table, self._settings, clock, True, at, len(at), slot, beta)
-        line = self._slots.line
-        line[slot[:kept], BETA], line[slot[:kept], TAU] = beta[:kept], clock
-        line[self._slots.lines_of(seen), SQUARES] *= keep
+        at = self._slots.lines_of(self._alive.sorted())
+        collected, beta = self._collect(core.collect_gradient, self._present(), self._settings, clock, True)
+        line[collected, BETA], line[collected, TAU] = beta, clock
+        line[self._slots.lines_of(self._seen.sorted()), SQUARES] *= keep
         if not self._settings.normalised:
             total = line[at, SQUARES] + self._settings.accumulator
             line[at, RATE] = 1.0 / np.sqrt(np.where(total > 0.0, total, math.inf))
@@ -279,45 +224,10 @@ class TruncatedGradient(Learner):
 
     def _start_empty(self) -> None:
         width = 4 if self._settings.adaptive else 2  # a power of two, so that no line crosses two cache lines
-        self._counts: I64 = np.zeros(COUNTS, np.int64)
-        self._scalars: F64 = np.zeros(SCALARS)
+        self._begin(COUNTS, SCALARS, width)
         self._scalars[GAIN] = 1.0
         self._book = ColumnBook(self._counts, N_COLUMNS, self._settings.centred)
-        self._alive, self._seen = SlotList(self._counts, N_ALIVE, self.bits), SlotList(self._counts, N_SEEN, self.bits)
-        self._slots = SlotTable(self.bits, width)
-        self._table = struct(
-            "riata_gradient",
-            line=self._slots.line,
-            lines=len(self._slots.line),
-            shift=self._slots.shift,
-            slot_of=self._slots.slot_of,
-            counts=self._counts,
-            scalars=self._scalars,
-            column=self._book.column,
-            mark=self._book.mark,
-        )
-        self._lists: tuple[Any, ...] = (None, None)
-
-    def _make_room(self, features: int) -> Any:
-        """Return the table for kernels, with space in the lists for every feature of a batch.
-
-        Slots that became zero and then non-zero again are listed twice in the first list, so it is sorted once half of it may be
-        such entries. That pays, since as many rows as it is long have filled it.
-        """
-        if len(self._alive) > 2 * self._slots.used or not self._alive.has_room(features):
-            self.weights()
-        self._alive.make_room(features)
-        if self._settings.adaptive:
-            self._seen.make_room(features)
-        return self._present()
-
-    def _present(self) -> Any:
-        """The `riata_gradient` with the present lists, which are others after they have grown."""
-        table, alive, seen = self._table, self._alive.slot, self._seen.slot
-        if alive is not self._lists[0] or seen is not self._lists[1]:  # to set a field takes longer than to compare
-            self._lists = alive, seen
-            table.alive, table.alive_room, table.seen, table.seen_room = alive, len(alive), seen, len(seen)
-        return table
+        self._take("riata_gradient", slot_of=self._slots.slot_of, column=self._book.column, mark=self._book.mark)
 
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""
