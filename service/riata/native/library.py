@@ -2,7 +2,7 @@
 
     made = struct("riata_weights", slot=slots, beta=beta, bits=18, ...)     a structure; it keeps its arrays alive
     core.read_json(text, row, sink, rules, by_line)                         the function `riata_read_json`
-    held.read_json(text, row, sink, rules, by_line)                         the same; keeps the interpreter's lock, checks nothing
+    for_bytes(size).read_json(...)                                          the same, chosen by how much there is to read
 
 Where C takes an address, it may be given as
 
@@ -245,5 +245,10 @@ def _checked(path: Path) -> Any:
 
 PATH: Final = best_library()
 core: Final = _checked(PATH)
-held: Final = _functions(PATH, True)
+_held: Final = _functions(PATH, True)
 HELD_BYTES_MAX: Final = 2**16  # of input: read in less time than another thread may keep the lock for once it was released
+
+
+def for_bytes(size: int) -> Any:
+    """Return the functions for so many bytes of input: for few those that keep the interpreter's lock, and check no argument."""
+    return _held if size <= HELD_BYTES_MAX else core

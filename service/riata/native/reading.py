@@ -7,7 +7,7 @@ from typing import Any, Final, SupportsInt
 
 import numpy as np
 
-from riata.native.library import HELD_BYTES_MAX, address, core, held, struct
+from riata.native.library import address, core, for_bytes, struct
 
 EXACT: Final = 0  # of `parse_number`
 NOT_A_NUMBER: Final = 1
@@ -52,9 +52,7 @@ def rules_struct(rules: Any) -> Any:
 
 
 def rules_of(rules: Any) -> Any:
-    """Return the `riata_rules` of `Rules`, for as long as the caller keeps these."""
-    if rules.native is not None:
-        return rules.native
+    """Return the `riata_rules` of `Rules` that have none, for as long as the caller keeps these."""
     last = _held.rules
     if last is None or any(one is not same for name, one, same in zip(rules._fields, last, rules, strict=True) if name != "seen"):
         _held.rules, _held.rules_struct = rules._replace(seen=None), rules_struct(rules)
@@ -62,11 +60,9 @@ def rules_of(rules: Any) -> Any:
     return _held.rules_struct
 
 
-def _read(function: Any, short: Any, text: Any, row: Any, sink: Any, rules: Any, *more: int) -> int:
-    """short : the function for a short body, which keeps the interpreter's lock"""
-    given = _text_of(text)
-    read = short if text.size <= HELD_BYTES_MAX else function
-    code: int = read(given, row.native, sink.native, rules_of(rules), *more)
+def _read(function: str, text: Any, row: Any, sink: Any, rules: Any, *more: int) -> int:
+    given, read = _text_of(text), getattr(for_bytes(text.size), function)
+    code: int = read(given, row.native, sink.native, rules.native or rules_of(rules), *more)
     text.lines = given.lines
     return code
 
@@ -86,22 +82,22 @@ def read_json_lines(text: Any, row: Any, sink: Any, rules: Any) -> int:
 
     Returns               OK, TOO_MANY_FEATURES or TOO_MANY_ROWS
     """
-    return _read(core.read_json, held.read_json, text, row, sink, rules, 1)
+    return _read("read_json", text, row, sink, rules, 1)
 
 
 def read_json_document(text: Any, row: Any, sink: Any, rules: Any) -> int:
     """Read a document of JSON, which must be complete in memory, as `read_json_lines`. Returns also SYNTAX or TOO_DEEP."""
-    return _read(core.read_json, held.read_json, text, row, sink, rules, 0)
+    return _read("read_json", text, row, sink, rules, 0)
 
 
 def read_vw(text: Any, row: Any, sink: Any, rules: Any) -> int:
     """Read lines of VW text, as `read_json_lines`."""
-    return _read(core.read_vw, held.read_vw, text, row, sink, rules)
+    return _read("read_vw", text, row, sink, rules)
 
 
 def read_svmlight(text: Any, row: Any, sink: Any, rules: Any) -> int:
     """Read lines of svmlight, as `read_json_lines`."""
-    return _read(core.read_svmlight, held.read_svmlight, text, row, sink, rules)
+    return _read("read_svmlight", text, row, sink, rules)
 
 
 def leave_lines(text: Any, _row: Any, sink: Any, _rules: Any) -> int:
@@ -119,7 +115,7 @@ def finish_row(row: Any, n: int, sink: Any, rules: Any, number: int) -> tuple[in
     """
     at = np.zeros(1, np.int64)
     row.native.sorted = 0
-    code: int = core.finish_row(row.native, n, sink.native, rules_of(rules), number, address(at))
+    code: int = core.finish_row(row.native, n, sink.native, rules.native or rules_of(rules), number, address(at))
     return code, int(at[0])
 
 

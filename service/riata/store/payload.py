@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from riata.base.arrays import BOOL, F64, I64
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import LABEL_ABS_MAX, VALUE_ABS_MAX, WEIGHT_MAX
-from riata.native.library import HELD_BYTES_MAX, address, core, held
+from riata.native.library import address, core, for_bytes
 from riata.wire.batch import NO_TIME, Batch
 
 FORMS: Final = ("<f8", "<f4", "", "u1", "i1", "<u2", "<i2", "<i4")
@@ -185,7 +185,7 @@ def encode_parts(batch: Batch, stop: I64) -> list[bytes]:
     events = np.array([n, *[0 if one is None else address(one) for one in given]], np.int64)
     whole = np.empty(_EVENT_BYTES * n + _FEATURE_BYTES * len(batch.hash) + _HEAD.size * parts, np.uint8)
     stop, end, indptr = np.ascontiguousarray(stop, np.int64), np.empty(parts, np.int64), np.empty(n + 1, np.int64)
-    write = held.write_payloads if len(whole) <= HELD_BYTES_MAX else core.write_payloads
+    write = for_bytes(len(whole)).write_payloads
     arrays = address(indptr), address(whole), address(end)
     reason = write(address(events), address(stop), parts, _POWERS_AT, len(_POWERS), *arrays)
     if reason:

@@ -22,7 +22,7 @@ import numpy as np
 from riata.base.arrays import I64, U8, U32, U64, aligned
 from riata.base.errors import Corrupt
 from riata.base.limits import NAMES_KEPT_MAX
-from riata.native.library import address, core, held, struct
+from riata.native.library import address, core, for_bytes, struct
 from riata.wire.rows import EQUALS, FOUND, NAMESPACE, WORD, BatchBuilder
 
 _LINE_WORDS: Final = 8
@@ -32,7 +32,7 @@ _ENTRY_BYTES: Final = 12  # u64 fingerprint, u32 length
 _EMPTY = np.uint64(0)
 
 _SPARE: Final = 4  # places of the table for each record
-_FEW: Final = 1024  # names, for which the interpreter's lock is kept
+_NAME_BYTES: Final = 64  # of input for each name, about
 TIMES: Final = " \u00d7 ".encode()  # between the parts of a crossed name
 BETWEEN: Final = {EQUALS: b"=", WORD: b":", NAMESPACE: b"^"}
 
@@ -287,7 +287,7 @@ def _first_found(sink: BatchBuilder, owners: Any) -> I64:
     """Positions of the names among those listed, each once; with `owners`, a `riata_owners`, once for each model."""
     n = int(sink.count[FOUND])
     chosen, table = np.empty(n, np.int64), np.zeros(1 << (_SPARE * n).bit_length(), np.uint32)
-    first_found = held.first_found if n <= _FEW else core.first_found
+    first_found = for_bytes(_NAME_BYTES * n).first_found
     listed = address(sink.found_fingerprint), address(sink.found_kind), n
     return chosen[: first_found(*listed, owners, address(table), len(table), address(chosen))]
 
@@ -299,7 +299,7 @@ def _shown(data: U8, sink: BatchBuilder, slow_names: list[bytes], chosen: I64) -
     slow_text = np.frombuffer(b"".join(slow_names), np.uint8)
     shown = np.array([*map(address, (data, sink.found_kind, sink.found_span, slow_text, slow_ends))], np.int64)  # `riata_shown`
     lengths = np.empty(len(chosen), np.uint32)
-    show_names = held.show_names if len(chosen) <= _FEW else core.show_names
+    show_names = for_bytes(_NAME_BYTES * len(chosen)).show_names
     wanted = address(shown), address(chosen), len(chosen), address(lengths)
     text = np.empty(show_names(*wanted, None), np.uint8)
     show_names(*wanted, address(text))
