@@ -96,6 +96,7 @@ class History:
     before   : the last event that was accepted before the moment asked for; 0 if there is none
     kinds    : the events of each kind that are no examples
     forgets  : each event that forgot rows, and these, i64[k], increasing
+    forgotten_rows : all of them, increasing
     skips    : the events that skip events remove
     upgrades : those in force
     """
@@ -106,6 +107,7 @@ class History:
     before: int = 0
     kinds: dict[Kind, list[int]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
     forgets: list[tuple[int, I64]] = field(default_factory=list)
+    forgotten_rows: I64 = field(init=False)
     skips: set[int] = field(default_factory=set)
     upgrades: list[Upgrade] = field(default_factory=list)
 
@@ -117,10 +119,6 @@ class History:
     def is_tainted(self, event: int) -> bool:
         """Whether rows up to an event were forgotten after it."""
         return _is_tainted(event, self.forgets)
-
-    def forgotten(self) -> I64:
-        """Return all rows that were forgotten, increasing."""
-        return distinct(np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in self.forgets)]))
 
     def undone(self, to: int) -> dict[str, Any]:
         """Return what going back to event `to` undoes, as JSON, without times: events and how many of each kind."""
@@ -175,7 +173,9 @@ def _without(spans: I64, others: I64) -> I64:
     return np.array(left, np.int64).reshape(-1, 2)
 
 
-def read_history(call: Call, name: str, moment_ms: int | None, advance: Callable[[int], None]) -> History:
+def read_history(
+    call: Call, name: str, moment_ms: int | None = None, advance: Callable[[int], None] = lambda _event: None
+) -> History:
     """Read a log once, in parts that let appends pass.
 
     moment_ms : the moment whose last event before is wanted; None if an event was named
@@ -192,6 +192,7 @@ def read_history(call: Call, name: str, moment_ms: int | None, advance: Callable
         advance(record.last)
 
     found.log, found.upgrades = read_effective_log(call, name, (), PACED_BYTES, note), upgrades.found
+    found.forgotten_rows = distinct(np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in found.forgets)]))
     return found
 
 
@@ -360,7 +361,7 @@ class Relearning:
         same."""
         self._call, self._history, self._advance, self._to = call, history, advance, to
         self._subjects, self._last = np.frombuffer(b"".join(rows[0]), "V16"), rows[1]
-        self._skips, self._known = frozenset(history.skips), history.forgotten()
+        self._skips, self._known = frozenset(history.skips), history.forgotten_rows
         log = history.log if to is None else history.log.at(to)
         self._end, self._spans = log.last, log.counted().spans
         self._restored: dict[int, int] = dict(log.control.restored.tolist())

@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from riata.base.arrays import I64, distinct
 from riata.base.errors import Corrupt, LogGap
+from riata.run.candidates.learning import History, read_history
 from riata.run.log.log_reading import Call, cut, joined, parts_without, read_again, read_log, runs
 from riata.run.state.core import Core, Schedule
 from riata.run.state.generations import thaw_generation
 from riata.run.state.model_state import ModelState
 from riata.run.state.provenance import Provenance, current, read_provenance
-from riata.run.state.upgrades import Upgrade, UpgradesSeen, carried_state
+from riata.run.state.upgrades import Upgrade, carried_state
 from riata.store import layout, records
 from riata.store.control_events import forgotten_by
 from riata.store.store import Generation, Head, Record, Store
@@ -109,9 +109,9 @@ def replay(
     state.read_again = partial(read_again, call)
     report = ReplayReport(model, state, state.applied, 0)
     report.compared += [_compare(store, model, generation, state) for generation in beside]
-    ahead = _look_ahead(call, model, head.first_seq - 1, state.applied)
-    generations = [one for one in generations if not ahead.forgets_rows_before(one.applied)]
-    upgrades = {upgrade.at: upgrade for upgrade in ahead.upgrades if upgrade.at <= last}
+    history = read_history(call, model)  # also checks the records that are kept but not replayed
+    generations = [one for one in generations if not history.is_tainted(one.applied)]
+    upgrades = {upgrade.at: upgrade for upgrade in history.upgrades if state.applied <= upgrade.at <= last}
     stops = upgrades.keys() | {generation.applied for generation in generations}
     core = Core(state.applied, state.chain, _NEVER, 0)
     is_pure = state.applied == 0  # whether every bit of the state was learnt here
@@ -121,9 +121,9 @@ def replay(
             core.logged_all(run)
             core.advanced(run[-1])
             if is_pure and len(forgotten_by(run[0])):
-                _forget(report, run[0], ahead)
+                _forget(report, run[0], history)
             else:
-                _apply(report, run, last, ahead)
+                _apply(report, run, last, history)
                 is_pure &= run[0].kind != "restore"
             passed = [generation for generation in generations if generation.applied == report.state.applied]
             report.compared += [_compare(store, model, generation, report.state) for generation in passed]
@@ -137,69 +137,28 @@ def replay(
     return report
 
 
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """What the log says of earlier events.
-
-    forgets : each event that forgets rows, and these, i64[k], increasing
-    rows    : all of them, increasing
-    """
-
-    skips: frozenset[int]
-    upgrades: list[Upgrade]
-    forgets: list[tuple[int, I64]]
-    rows: I64
-
-    def forgets_rows_before(self, applied: int) -> bool:
-        """Whether a state of event `applied` has learnt rows that were forgotten after it."""
-        return any(rows[0] <= applied < event for event, rows in self.forgets)
-
-    def forgets_any(self, first: int, last: int) -> bool:
-        """Whether any of these events is forgotten."""
-        low, high = np.searchsorted(self.rows, [first, last + 1]).tolist()
-        return bool(high > low)
-
-
-def _look_ahead(call: Call, model: str, start: int, applied: int) -> _Ahead:
-    """Return what the log after event `applied` says of earlier events.
-
-    Reads from event `start`, so that the records which are kept but not replayed are checked too.
-    """
-    skips: set[int] = set()
-    forgets: list[tuple[int, I64]] = []
-    upgrades = UpgradesSeen(call, applied)
-    for record in read_log(call, model, start):
-        if record.last <= applied:
-            continue
-        if record.kind == "skip":
-            skips.add(records.decode_skip(record.payload)[0])
-        elif len(rows := forgotten_by(record)):
-            forgets.append((record.first, rows))
-        upgrades.note(record)
-    rows = distinct(np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in forgets)]))
-    return _Ahead(frozenset(skips), upgrades.found, forgets, rows)
-
-
-def _apply(report: ReplayReport, run: list[Record], last: int, ahead: _Ahead) -> None:
+def _apply(report: ReplayReport, run: list[Record], last: int, history: History) -> None:
     run, batches = cut(run, last)
-    if run[0].kind == "observe" and ahead.forgets_any(run[0].first, run[-1].last):
+    rows, skips = history.forgotten_rows, frozenset(history.skips)
+    low, high = np.searchsorted(rows, [run[0].first, run[-1].last + 1]).tolist()
+    if run[0].kind == "observe" and high > low:
         first = run[0].first
         for batch in batches or joined(run, (), False):
-            for start, rows in parts_without(first, batch, ahead.rows):
-                report.state.learn(start, [rows], ahead.skips)
+            for start, kept in parts_without(first, batch, rows):
+                report.state.learn(start, [kept], skips)
             first += batch.n
         report.state.applied, report.state.chain = run[-1].last, run[-1].chain
     else:
-        report.state.apply_all(run, batches, ahead.skips)
+        report.state.apply_all(run, batches, skips)
     report.events += sum(record.count for record in run)
 
 
-def _forget(report: ReplayReport, record: Record, ahead: _Ahead) -> None:
+def _forget(report: ReplayReport, record: Record, history: History) -> None:
     """Go over an event that forgets rows, with a state that never learnt them. Compare it with the state that the event carries,
     unless that contains rows which were forgotten later."""
     state, digest = report.state, report.digest
     report.events += 1
-    if ahead.forgets_rows_before(record.first):
+    if history.is_tainted(record.first):
         state.restored, state.applied, state.chain = True, record.last, record.chain
         state.note_change(record.first)
         return
