@@ -24,7 +24,7 @@ from typing import Any, Final
 import httpx
 import numpy as np
 
-from riata.run.state.config import config_payload, read_config
+from riata.run.state.config import Change, read_config
 from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append
 from tests.bench.report import arguments, conditions, publish, table
@@ -108,7 +108,7 @@ def prepare(data: Path, hostile: Sequence[Hostile]) -> None:
     with closing(open_sqlite(data, sqlite_settings(dedupe_events=1000))) as store:
         for one in hostile:
             store.create(one.name, one.name.encode().ljust(16, b"\0"))
-            payload = config_payload(read_config({"learner": one.learner, **one.more}))
+            payload = Change(read_config({"learner": one.learner, **one.more})).payload()
             store.append([Append(one.name, "config", 0, payload=payload)])
 
 

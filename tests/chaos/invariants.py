@@ -29,7 +29,7 @@ from pathlib import Path
 from riata.base.errors import RiataError
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.native.library import core
-from riata.run.state.config import config_from_payload
+from riata.run.state.config import change_from_payload
 from riata.run.state.model_state import ModelState
 from tests import forked
 from tests.chaos import rows
@@ -230,7 +230,7 @@ def wrong_models(left: Left, history: History) -> Iterator[tuple[int, str]]:
 
 def twin_of(payload: bytes) -> Eager:
     """The empty model of a configuration, in plain Python. Its sums must be exact, so it is kept on the grid."""
-    config = config_from_payload(payload)
+    config = change_from_payload(payload).config
     learner = config.learner
     assert isinstance(learner, TruncatedGradientConfig)
     assert learner.grid, "the twin finds the same bits only where sums are exact"

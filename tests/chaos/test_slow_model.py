@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import pytest
 
-from riata.run.state.config import config_payload, read_config
+from riata.run.state.config import Change, read_config
 from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append
 from tests.running import HANG_S, Running
@@ -34,7 +34,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
     data.mkdir()
     store = open_sqlite(data, sqlite_settings(dedupe_events=1000))
     store.create("slow", bytes(range(16)))
-    store.append([Append("slow", "config", 0, payload=config_payload(read_config({"learner": HOURS})))])
+    store.append([Append("slow", "config", 0, payload=Change(read_config({"learner": HOURS})).payload())])
     store.close()
     with Running(data, {"RIATA_OBSERVE_TIMEOUT_MS": "1000"}) as process:
         process.start()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from riata.run.state.config import ModelConfig, config_payload, read_config
+from riata.run.state.config import Change, ModelConfig, read_config
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Appended, Store
 from riata.wire.batch import Batch
@@ -49,7 +49,7 @@ def here(store: Store) -> Callable[[Callable[[Store], Any]], Future[Any]]:
 
 def create_model(store: Store, name: str = "m", config: ModelConfig = CONFIG) -> None:
     store.create(name, bytes(range(16)))
-    store.append([Append(name, "config", 0, payload=config_payload(config))])
+    store.append([Append(name, "config", 0, payload=Change(config).payload())])
 
 
 def log_batch(store: Store, batch: Batch, name: str = "m") -> Appended:

@@ -13,7 +13,7 @@ from riata.base.errors import BadInput
 from riata.cli.replay import backtest_svg, table_of, with_settings
 from riata.run.candidates.backtest import IN_FORCE, backtest, config_in_force
 from riata.run.candidates.judging import BLOCKS, BlockSums, mean_of_blocks
-from riata.run.state.config import config_payload, read_config
+from riata.run.state.config import Change, read_config
 from riata.run.state.replay import replay
 from riata.store import records
 from riata.store.store import Append
@@ -99,8 +99,8 @@ def test_settings_that_a_log_does_not_leave_free_are_refused() -> None:
 def test_the_configuration_in_force_is_that_of_the_last_event_that_set_it() -> None:
     store = logged((30,))
     later = read_config({"encoder": {"bits": 12}, "learner": {"kind": "truncated_gradient", "gravity": 0.5}})
-    store.append([Append("m", "config", 0, payload=config_payload(later, after=1))])
-    store.append([Append("m", "config", 0, payload=config_payload(CONFIG, after=1))])  # void: another was faster
+    store.append([Append("m", "config", 0, payload=Change(later, after=1).payload())])
+    store.append([Append("m", "config", 0, payload=Change(CONFIG, after=1).payload())])  # void: another was faster
     assert config_in_force(store, "m") == later
 
 

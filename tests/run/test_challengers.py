@@ -17,7 +17,7 @@ from riata.run.candidates.pairs import COMPARED, OWN, Pairs, SharedEvents, compa
 from riata.run.changing import append_and_serve
 from riata.run.engine_context import aside
 from riata.run.log.log_reading import read_log
-from riata.run.state.config import Change, config_payload
+from riata.run.state.config import Change
 from riata.run.state.model_state import ModelState, unlogged
 from riata.run.state.replay import in_this_thread, replay
 from riata.store.store import Append, Record
@@ -154,7 +154,7 @@ async def test_a_challenger_may_learn_the_log_of_its_leader_first(store: MemoryS
     store = store.crash()
     config = replay(store, "b").state.config
     once = ModelState("once", store.head("m").lineage)  # learns what was sent, in the order of the log, under the settings of b
-    once.apply(unlogged(once, "config", 1, config_payload(config, after=0)))
+    once.apply(unlogged(once, "config", 1, Change(config, after=0).payload()))
     for record in rows_of(store, "m"):
         once.apply(replace(record, first=once.applied + 1))
     for model in ("b", "m"):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from riata.base.errors import BadInput, Conflict
-from riata.run.state.config import ModelConfig, config_from_payload, config_payload, read_config, read_stored, stored_document
+from riata.run.state.config import Change, ModelConfig, change_from_payload, read_config, read_stored, stored_document
 from riata.run.state.config_changes import changed, check_change, may_change, with_changes
 
 SKETCH: dict[str, Any] = {"kind": "taylor_sketch", "mode": "exact", "gamma": 2.0, "gamma_of": [{"feature": "age", "gamma": 0}]}
@@ -18,14 +18,14 @@ def sketch(**more: Any) -> ModelConfig:
 @pytest.mark.parametrize("learner", [{}, {"kind": "truncated_gradient", "eta": 0.5}, SKETCH, {"kind": "ftrl_proximal", "l1": 2}])
 def test_a_configuration_goes_through_the_log_unchanged(learner: dict[str, Any]) -> None:
     config = read_config({"learner": learner, "publish_every_ms": 7})
-    assert config_from_payload(config_payload(config)) == config
+    assert change_from_payload(Change(config).payload()).config == config
 
 
 def test_a_configuration_that_was_stored_without_a_rule_of_words_keeps_the_first() -> None:
     old = read_config({"encoder": {"words": 1, "text": ["t"]}})
     document = stored_document(old)
     assert "words" not in document["encoder"]
-    assert read_stored(document) == old == config_from_payload(config_payload(old))
+    assert read_stored(document) == old == change_from_payload(Change(old).payload()).config
     assert stored_document(read_config({}))["encoder"]["words"] == read_stored({}).encoder.words == 2
     assert changed(old, read_stored({**document, "encoder": {**document["encoder"], "words": 2}})) == ["encoder.words"]
 

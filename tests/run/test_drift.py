@@ -10,7 +10,7 @@ import pytest
 
 from riata.base.errors import BadInput, Corrupt
 from riata.run.candidates.refits.refits import request_after_drift
-from riata.run.state.config import change_from_payload, config_payload, read_config, stored_document
+from riata.run.state.config import Change, change_from_payload, read_config, stored_document
 from riata.run.state.model_state import AGAIN_EVENTS, ModelState, answer_payload, asks_for
 from riata.run.state.replay import replay
 from riata.store import records
@@ -109,7 +109,7 @@ def test_settings_that_cannot_work_are_refused_by_name() -> None:
 def test_a_configuration_without_drift_is_stored_as_before_and_a_bad_answer_is_corrupt() -> None:
     config = read_config(SMALL)
     assert "drift" not in stored_document(config)
-    document = records.decode_document(config_payload(config))
+    document = records.decode_document(Change(config).payload())
     for beside in ({"alarm": {"seq": -1}}, {"alarm": 3}, {"forget": 2.0}, {"forget": "all"}):
         with pytest.raises(Corrupt):
             change_from_payload(records.encode_document({**document, **beside}))

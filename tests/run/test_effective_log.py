@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from riata.base.errors import Corrupt
 from riata.run.log.effective_log import EffectiveLog, Window, chain_at, read_effective_log
 from riata.run.log.log_reading import read_log
-from riata.run.state.config import config_payload
+from riata.run.state.config import Change
 from riata.store import layout, records
 from riata.store.control_events import ControlEventsSeen, Counted
 from riata.store.store import Append, Record
@@ -80,7 +80,7 @@ class History:
         self.twin.skip(event)
 
     def configure(self) -> None:
-        self.say("config", config_payload(CONFIG))
+        self.say("config", Change(CONFIG).payload())
         self.twin.say()
 
     def repair(self) -> None:

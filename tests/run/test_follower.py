@@ -15,7 +15,7 @@ from riata.run.cluster.follower import FETCHING_MS, Fetched, Follower
 from riata.run.cluster.ledger import Ledger
 from riata.run.cluster.store_identity import StoreIdentityFile
 from riata.run.served_model import Catalogue, ServedModel
-from riata.run.state.config import config_payload
+from riata.run.state.config import Change
 from riata.run.state.model_state import ModelState
 from riata.run.writer.published import publish
 from riata.store.store import Append, Owner
@@ -39,7 +39,7 @@ class Writer:
 
     def create(self, name: str, lineage: int = 1) -> None:
         self.store.create(name, bytes([lineage]) * 16)
-        self.store.append([Append(name, "config", 0, payload=config_payload(CONFIG))])
+        self.store.append([Append(name, "config", 0, payload=Change(CONFIG).payload())])
         self.states[name] = ModelState(name, bytes([lineage]) * 16)
         self.catalogue.put(ServedModel.open(name, CONFIG.encoder, 1, bytes([lineage]) * 16))
 

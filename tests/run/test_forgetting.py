@@ -15,7 +15,7 @@ import pytest
 from riata.base.errors import Conflict
 from riata.run.jobs.jobs import FOLDER, FORMER_FOLDER, TRIES
 from riata.run.labels.pending_rows import encode_waiting
-from riata.run.state.config import config_payload, read_config
+from riata.run.state.config import Change, read_config
 from riata.run.state.model_state import NO_LOG, ModelState, unlogged
 from riata.run.state.replay import replay
 from riata.store import layout, records
@@ -267,7 +267,7 @@ async def test_a_trimmed_log_is_refused_or_learnt_from_its_oldest_event(node: No
     assert answer["after"]["examples"] == left - left // 5
     config = node.engine.published("m").config
     state, gone = ModelState("m", NO_LOG), of(store, "ann")
-    state.apply(unlogged(state, "config", 1, config_payload(config, after=0)))
+    state.apply(unlogged(state, "config", 1, Change(config, after=0).payload()))
     for record in store.read("m", first - 1, 2**30):
         if record.kind == "observe":
             keep = np.array([event not in gone for event in range(record.first, record.last + 1)])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from riata.base.errors import Corrupt
-from riata.run.state.config import config_payload, read_config
+from riata.run.state.config import Change, read_config
 from riata.run.state.generations import check_generation, thaw_generation
 from riata.run.state.model_state import ModelState
 from riata.store import records
@@ -20,7 +20,7 @@ LARGE = 26  # bits: a table of 2 GiB
 
 def saved(learner: dict[str, Any], bits: int = LARGE) -> tuple[Generation, bytes]:
     state = ModelState("m", bytes(16))
-    payload = config_payload(read_config({"learner": learner, "encoder": {"bits": bits}}))
+    payload = Change(read_config({"learner": learner, "encoder": {"bits": bits}})).payload()
     state.apply(Record("m", "config", 1, 1, 0, payload, bytes(32), records.next_chain(state.chain, bytes(32))))
     state.apply(observed(state, rows(5, 60)))
     frozen = state.freeze()

@@ -16,7 +16,7 @@ from riata.run.cluster.accepting import accept, compare
 from riata.run.cluster.follower import marks_present
 from riata.run.cluster.ledger import LATELY, MARKS_MAX, Judgement, Ledger, Missing, acceptance, thinned
 from riata.run.cluster.store_identity import KnownLog, Mark, Noted, StoreIdentityFile, decode, encode
-from riata.run.state.config import ModelConfig, config_payload
+from riata.run.state.config import Change, ModelConfig
 from riata.run.state.model_state import ModelState
 from riata.store.records import decode_document, encode_document
 from riata.store.store import Append
@@ -33,7 +33,7 @@ def draw(size: int) -> bytes:
 
 def begin(store: SharedMemoryStore, name: str) -> None:
     store.create(name, draw(16))
-    store.append([Append(name, "config", 0, payload=config_payload(CONFIG))])
+    store.append([Append(name, "config", 0, payload=Change(CONFIG).payload())])
 
 
 def learn(store: SharedMemoryStore, name: str, events: int = 1, times: int = 1) -> None:

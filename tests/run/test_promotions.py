@@ -7,7 +7,7 @@ import pytest
 
 from riata.base.errors import Corrupt, LogFork
 from riata.run.log.log_reading import read_again
-from riata.run.state.config import config_payload, read_config
+from riata.run.state.config import Change, read_config
 from riata.run.state.model_state import Frozen, ModelState
 from riata.run.state.provenance import current
 from riata.run.state.recovery import Recovered, Recovery
@@ -142,7 +142,7 @@ def test_a_promotion_is_void_if_the_model_was_changed_since(between: str) -> Non
     kept = Kept(3)
     state, other = another_state(kept.store, THROUGH), another_state(kept.store, 61)
     if between == "config":
-        kept.store.append([Append("m", "config", 0, payload=config_payload(CONFIG, after=1))])
+        kept.store.append([Append("m", "config", 0, payload=Change(CONFIG, after=1).payload())])
     elif between == "restore":
         kept.store.append([Append("m", "restore", 0, payload=records.encode_restore({}, other.encode()))])
     else:
@@ -160,7 +160,7 @@ def test_a_configuration_that_is_void_itself_does_not_make_a_promotion_void() ->
     kept = Kept(3)
     state = another_state(kept.store, THROUGH)
     document = read_config({"encoder": {"bits": 12}, "publish_every_ms": 77})
-    kept.store.append([Append("m", "config", 0, payload=config_payload(document, after=7))])
+    kept.store.append([Append("m", "config", 0, payload=Change(document, after=7).payload())])
     promote(kept.store, state)
     found = kept.start().state
     assert found.changes == (1, 63)

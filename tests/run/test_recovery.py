@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import LogFork, LogGap
-from riata.run.state.config import config_payload
+from riata.run.state.config import Change
 from riata.run.state.crash_note import Crash, CrashNote
 from riata.run.state.model_state import ModelState
 from riata.run.state.recovery import DEATHS_MAX, Recovered, Recovery
@@ -228,7 +228,7 @@ def test_a_state_is_ready_to_be_served_after_the_last_event_that_it_needs() -> N
         log_batch(store, random_batch(rng, 11))
     found = Recovery(here(store), owner, lambda: 0).prepare("m")
     assert (found.is_ready, found.state.applied, found.serve_from, found.end) == (True, 151, 0, 184)
-    store.append([Append("m", "config", 0, payload=config_payload(CONFIG))])
+    store.append([Append("m", "config", 0, payload=Change(CONFIG).payload())])
     log_batch(store, random_batch(rng, 11))
     recovery = Recovery(here(store), owner, lambda: 0)
     found = recovery.prepare("m")

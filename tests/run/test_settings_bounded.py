@@ -8,7 +8,7 @@ import pytest
 
 from riata.base.errors import BadInput
 from riata.learn.registry import SPECS
-from riata.run.state.config import config_payload, read_config, read_stored, stored_document
+from riata.run.state.config import Change, read_config, read_stored, stored_document
 from riata.run.state.config_changes import require_bounded, with_changes
 from riata.run.state.model_state import ModelState
 from riata.run.writer.published import publish
@@ -69,7 +69,7 @@ def test_a_model_that_has_such_settings_goes_on_with_a_warning_and_can_be_change
     create_model(store, config=config)
     state = ModelState("m", bytes(range(16)))
     (record,) = store.read("m", 0)
-    assert record.payload == config_payload(config)
+    assert record.payload == Change(config).payload()
     state.apply(record)
     (warning,) = publish(state, 0, 1, ManualClock(1)).figures["warnings"]
     assert warning["code"] == SLOW_SETTINGS

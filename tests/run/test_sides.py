@@ -14,7 +14,7 @@ import pytest
 from riata.base.errors import Busy, Conflict, Corrupt, RiataError, StoreFailed, Unavailable
 from riata.run.cluster.store_watch import PollThread, StoreWatch
 from riata.run.log.log_thread import LogThread
-from riata.run.state.config import config_payload, read_config
+from riata.run.state.config import Change, read_config
 from riata.run.state.config_changes import config_in
 from riata.run.state.model_state import CHANGES_KEPT, ModelState
 from riata.store import layout, records
@@ -220,7 +220,7 @@ def test_a_change_made_of_a_configuration_that_is_not_in_force_any_more_changes_
     assert list(state.changes) == [1]
 
     def change(every_s: int, after: int | None) -> None:
-        store.append([Append("m", "config", 0, payload=config_payload(changed(every_s), after))])
+        store.append([Append("m", "config", 0, payload=Change(changed(every_s), after).payload())])
         apply_all(store, state)
 
     change(20, 1)
@@ -243,7 +243,7 @@ def test_the_list_of_changes_is_bounded() -> None:
     store = MemoryStore()
     create_model(store)
     for n in range(CHANGES_KEPT + 5):
-        store.append([Append("m", "config", 0, payload=config_payload(changed(n + 1)))])
+        store.append([Append("m", "config", 0, payload=Change(changed(n + 1)).payload())])
     state = apply_all(store, ModelState("m", bytes(range(16))))
     assert len(state.changes) == CHANGES_KEPT
     assert state.changes[-1] == state.applied
@@ -263,7 +263,7 @@ def test_a_payload_with_a_change_that_follows_nothing_is_refused() -> None:
     from riata.run.state.config import change_from_payload
 
     for after in (-1, "1", True, 1.5):
-        document = {**records.decode_document(config_payload(CONFIG)), "after": after}
+        document = {**records.decode_document(Change(CONFIG).payload()), "after": after}
         with pytest.raises(Corrupt, match="names an earlier event"):
             change_from_payload(records.encode_document(document))
 

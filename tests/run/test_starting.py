@@ -14,7 +14,7 @@ import pytest
 
 from riata.base.errors import Busy, NotFound
 from riata.run.served_model import Coming
-from riata.run.state.config import config_payload
+from riata.run.state.config import Change
 from riata.run.state.damage import ModelDamaged
 from riata.run.state.model_state import ModelState
 from riata.run.state.recovery import Recovery
@@ -76,7 +76,7 @@ def stored(models: Sequence[str] = MODELS, saved: Sequence[str] = MODELS) -> Mem
     for number, name in enumerate(models):
         rng = np.random.default_rng(number)
         store.create(name, bytes([number + 1]) * 16)
-        store.append([Append(name, "config", 0, payload=config_payload(CONFIG))])
+        store.append([Append(name, "config", 0, payload=Change(CONFIG).payload())])
         for _ in range(3):
             store.append([Append(name, "observe", 0, random_batch(rng, 10))])
         if name in saved:
@@ -232,7 +232,7 @@ async def test_a_service_that_serves_no_model_yet_is_not_ready_and_says_why(monk
 def control(store: MemoryStore, kind: str) -> Append:
     """An event of `slow` after which a state from before it is not to be served; its process crashed before it saved that."""
     if kind == "config":
-        return Append("slow", "config", 0, payload=config_payload(CONFIG))
+        return Append("slow", "config", 0, payload=Change(CONFIG).payload())
     if kind == "promotion":
         return promotion(another_state(store, SAVED + LATE, "slow"), "slow")
     before = replay(store, "slow", to=SAVED - 10).state.freeze()

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from riata.run.state.config import config_payload, read_config
+from riata.run.state.config import Change, read_config
 from riata.run.state.model_state import Frozen, ModelState
 from riata.run.writer.checkpointer import Checkpointer, Saved
 from riata.run.writer.queue import AddModel, Logged, WriterHooks
@@ -70,7 +70,7 @@ class ManualWriter:
     def configure(self, **changed: Any) -> int:
         """Change the configuration; returns the event."""
         config = read_config({**self._document, **changed})
-        self.store.append([Append("m", "config", 0, payload=config_payload(config))])
+        self.store.append([Append("m", "config", 0, payload=Change(config).payload())])
         return self._take_last("m")
 
     def end_of_saves(self) -> None:

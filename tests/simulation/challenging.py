@@ -20,7 +20,7 @@ from riata.base.errors import NotFound, RiataError, StoreFailed
 from riata.run.admin import Admin
 from riata.run.candidates.pairs import OWN
 from riata.run.engine_alone import AloneEngine
-from riata.run.state.config import ModelConfig, change_from_payload, config_payload, read_config, read_stored
+from riata.run.state.config import Change, ModelConfig, change_from_payload, read_config, read_stored
 from riata.run.state.replay import replay
 from riata.store import records
 from riata.store.layout import decode_checkpoint
@@ -368,7 +368,7 @@ class ChallengerHistory:
     def _found(self) -> None:
         disk = self._disk(self.world, self.books)
         disk.create(MODEL, self.world.rng.randbytes(16))
-        PlainStore.append(disk, [Append(MODEL, "config", 0, payload=config_payload(CONFIG, after=0))])
+        PlainStore.append(disk, [Append(MODEL, "config", 0, payload=Change(CONFIG, after=0).payload())])
         self._content = disk.content
 
     def _fronts(self) -> list[Service]:

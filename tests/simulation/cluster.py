@@ -11,7 +11,7 @@ from riata.base.errors import RiataError
 from riata.run.engine_settings import Role
 from riata.run.engine_shared import SharedEngine
 from riata.run.served_model import ServedModel
-from riata.run.state.config import config_payload, read_config
+from riata.run.state.config import Change, read_config
 from riata.run.state.provenance import Provenance
 from riata.store.store import Append, SharedStore
 from riata.wire.batch import Batch
@@ -184,7 +184,7 @@ class Cluster:
         """Create the model, then start the processes. Called by an actor."""
         store = self._open_store(self.world.here().process)()
         store.create(MODEL, self.world.rng.randbytes(16))
-        store.append([Append(MODEL, "config", 0, payload=config_payload(CONFIG, after=0))])
+        store.append([Append(MODEL, "config", 0, payload=Change(CONFIG, after=0).payload())])
         store.close()
         self.houses = [self._start(i) for i in range(len(self._slots))]
         self.world.after(100, self._look_after)

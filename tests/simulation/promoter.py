@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from riata.run.state.config import ModelConfig, config_payload
+from riata.run.state.config import Change, ModelConfig
 from riata.store.layout import decode_checkpoint, encode_checkpoint
 from riata.store.records import Through, encode_restore
 from riata.store.store import Append, Generation, SharedStore
@@ -42,5 +42,5 @@ class Promoter(Replacer):
         self.pause()
         now_ms = EPOCH_MS + int(self.world.now)
         if self.world.rng.random() < 0.15:
-            store.append([Append(self.model, "config", now_ms, payload=config_payload(self._config))])
+            store.append([Append(self.model, "config", now_ms, payload=Change(self._config).payload())])
         store.append([Append(self.model, "restore", now_ms, payload=payload)])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from riata.run.log.log_reading import runs
-from riata.run.state.config import config_payload, read_config
+from riata.run.state.config import Change, read_config
 from riata.run.state.model_state import ModelState
 from riata.run.state.provenance import fingerprint
 from riata.store import records
@@ -175,7 +175,7 @@ def replayed(learner: dict[str, Any], log: list[Logged], together: bool = True) 
     config = read_config({"encoder": {"bits": BITS, "words": 1, "fields": "off"}, "learner": learner})
     state = ModelState("m", LINEAGE)
     skips = frozenset(records.decode_skip(payload)[0] for kind, _, payload in log if kind == "skip")
-    found = list(chained([("config", 1, config_payload(config)), *log]))
+    found = list(chained([("config", 1, Change(config).payload()), *log]))
     for run in runs(found) if together else ([record] for record in found):
         state.apply_all(run, skips=skips)
     return state.freeze().digest().hex()

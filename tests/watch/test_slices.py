@@ -11,7 +11,7 @@ import pytest
 from riata.base.arrays import BOOL
 from riata.base.errors import Corrupt
 from riata.learn.learner import Stepped
-from riata.run.state.config import config_payload, read_config
+from riata.run.state.config import Change, read_config
 from riata.run.state.model_state import ModelState, unlogged
 from riata.run.state.replay import replay
 from riata.store.store import Append
@@ -121,7 +121,7 @@ def test_the_state_counts_from_the_event_that_names_a_value_and_replay_gives_the
     store, config = MemoryStore(), read_config({"encoder": {"bits": 12}, "slices": ["country"]})
     create_model(store, config=config)
     log_batch(store, random_batch(rng, 400))
-    store.append([Append("m", "config", 0, payload=config_payload(config, 1, names=HASHES))])
+    store.append([Append("m", "config", 0, payload=Change(config, 1, names=HASHES).payload())])
     counted = random_batch(rng, 500)
     log_batch(store, counted)
     state = replay(store, "m").state
@@ -131,6 +131,6 @@ def test_the_state_counts_from_the_event_that_names_a_value_and_replay_gives_the
     assert thawed.freeze().digest() == state.freeze().digest()
     off = replace(config, slices=())
     for one in (state, thawed):
-        one.apply(unlogged(one, "config", 1, config_payload(off)))
+        one.apply(unlogged(one, "config", 1, Change(off).payload()))
         assert one.observers.get(Slices) is None
         assert not [name for name in one.freeze().arrays if name.startswith("slices.")]

@@ -11,7 +11,7 @@ import pytest
 
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Conflict, Unsupported
-from riata.run.state.config import ModelConfig, config_from_payload, config_payload, read_config
+from riata.run.state.config import Change, ModelConfig, change_from_payload, read_config
 from riata.run.state.config_changes import check_change, with_changes
 from riata.scorer import model_of
 from riata.trees.curves import curve_variable, number_variable
@@ -119,7 +119,7 @@ def test_nan_is_no_json_and_other_formats_have_no_curves() -> None:
 
 def test_the_tree_travels_in_the_log_and_answers_show_its_digest() -> None:
     made, text = config(), text_of(two_splits())
-    assert config_from_payload(config_payload(made)) == made
+    assert change_from_payload(Change(made).payload()).config == made
     digest = write_document(made)["encoder"]["curves"]["ecg"]
     assert len(digest) == 32
     named = {"encoder": {"curves": {"ecg": digest}}}

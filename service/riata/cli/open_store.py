@@ -135,14 +135,14 @@ def _fact(value: float | str) -> str:
 def _config(store: Store, name: str) -> Any:
     """Read the configuration from the newest checkpoint, or from the log if there is none."""
     from riata.base.document import write_document
-    from riata.run.state.config import config_from_payload
+    from riata.run.state.config import change_from_payload
     from riata.store.layout import decode_checkpoint
 
     for generation in store.generations(name)[:1]:
         header, _ = decode_checkpoint(store.open_generation(name, generation.gen))
         return header.get("config")
     first = store.read(name, 0, 1)
-    return write_document(config_from_payload(first[0].payload)) if first and first[0].kind == "config" else None
+    return write_document(change_from_payload(first[0].payload).config) if first and first[0].kind == "config" else None
 
 
 def _owner(store: Store) -> str:

@@ -31,7 +31,7 @@ from riata.predict.model import Model, Origin, Scores
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import PosteriorModel, positive, quantiles, require_posterior
 from riata.run.candidates.exports import read_export, write_export
-from riata.run.state.config import ModelConfig, config_payload
+from riata.run.state.config import Change, ModelConfig
 from riata.run.state.config_changes import check_change
 from riata.run.state.model_state import ModelState, begun, unlogged
 from riata.wire.batch import Batch
@@ -74,7 +74,7 @@ class Learnt:
             check_change(self.state.config, config)
         except BadInput as error:
             raise ValueError(f"{error}; or call fit, which starts anew") from None
-        self.state.apply(unlogged(self.state, "config", 1, config_payload(config)))
+        self.state.apply(unlogged(self.state, "config", 1, Change(config).payload()))
         self._book.set_fields(config.encoder.fields)
 
     def learn(self, x: Any, label: F64, weight: F64) -> dict[int, str]:

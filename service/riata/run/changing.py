@@ -10,7 +10,7 @@ from riata.base.errors import Busy, Conflict, RiataError
 from riata.base.request_trace import current_actor
 from riata.run.engine import Engine
 from riata.run.served_model import NEW_MODEL_BYTES
-from riata.run.state.config import ModelConfig, config_payload
+from riata.run.state.config import Change, ModelConfig
 from riata.run.state.model_state import CHANGES_KEPT
 from riata.store.store import Append, Appended, Store
 
@@ -60,7 +60,7 @@ async def take_up(engine: Engine, model: str, make: Callable[[ModelConfig], Mode
             config = make(served.config)
             if config == served.config:
                 return config, served.applied
-            payload = config_payload(config, served.changes[-1] if served.changes else None, current_actor.get())
+            payload = Change(config, served.changes[-1] if served.changes else None, current_actor.get()).payload()
             seq = await append_and_serve(engine, Append(model, "config", engine.clock.unix_ms(), payload=payload))
             after = engine.published(model).changes
             if not served.changes or seq in after:

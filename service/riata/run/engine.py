@@ -26,7 +26,7 @@ from riata.run.jobs.jobs import Jobs
 from riata.run.log.log_thread import Done, LogThread
 from riata.run.outcome import not_in_time
 from riata.run.served_model import MemoryBound, ServedModel, until_served
-from riata.run.state.config import ModelConfig, config_payload
+from riata.run.state.config import Change, ModelConfig
 from riata.run.writer.checkpointer import Saved
 from riata.run.writer.learning import Learning
 from riata.run.writer.loop_yield import waits_at
@@ -343,7 +343,7 @@ class Engine(ABC):
         lineage = self.draw(16)
         record = None
         if await self.call(lambda store: begin_log(store, name, lineage)):
-            payload = config_payload(config, after=0, actor=current_actor.get())
+            payload = Change(config, after=0, actor=current_actor.get()).payload()
             record = (await self.append(Append(name, "config", self.clock.unix_ms(), payload=payload))).record
             if record is None:
                 raise Unavailable("the configuration could not be written to the log", "store_failed")

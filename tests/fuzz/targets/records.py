@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.errors import Corrupt
-from riata.run.state.config import ModelConfig, config_from_payload, config_payload
+from riata.run.state.config import Change, ModelConfig, change_from_payload
 from riata.store import records
 from riata.store.payload import decode_batch, encode_batch
 from riata.wire.batch import Batch
@@ -39,8 +39,8 @@ def one_input(data: bytes) -> None:
         elif kind == 3:
             again = records.encode_restore(*records.decode_restore(payload))
         else:
-            config = config_from_payload(payload)  # defaults are filled in, so the bytes may differ: once, not twice
-            again = payload if config_from_payload(config_payload(config)) == config else b""
+            config = change_from_payload(payload).config  # defaults are filled in, so the bytes may differ: once, not twice
+            again = payload if change_from_payload(Change(config).payload()).config == config else b""
         if again != payload:
             raise AssertionError("a payload was read that was never written")
 
@@ -64,5 +64,5 @@ def starts() -> list[bytes]:
         b"\1" + records.encode_document({"a": {"b": [1, 2.5, None, "é"]}}),
         b"\2" + records.encode_skip(17, "why"),
         b"\3" + records.encode_restore({"generation": 3}, b"content"),
-        b"\4" + config_payload(ModelConfig()),
+        b"\4" + Change(ModelConfig()).payload(),
     ]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt
-from riata.run.state.config import config_payload, read_config
+from riata.run.state.config import Change, read_config
 from riata.run.state.model_state import Frozen, ModelState
 from riata.store import layout, records
 from riata.store.payload import encode_batch
@@ -65,7 +65,7 @@ def frozen(learner: int) -> Frozen:
     """A state of one of LEARNERS after some events."""
     state = ModelState("m", LINEAGE)
     config = read_config({"learner": LEARNERS[learner], "encoder": {"bits": 12}})
-    payload = config_payload(config)
+    payload = Change(config).payload()
     digest = records.record_digest("config", 1, 0, payload)
     state.apply(Record("m", "config", 1, 1, 0, payload, digest, records.next_chain(state.chain, digest)))
     state.apply(observed(state, rows(5, 60)))

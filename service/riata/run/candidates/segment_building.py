@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from riata.base.errors import BadInput, Corrupt, NotFound
 from riata.run.log.effective_log import chain_at
-from riata.run.state.config import config_from_payload, read_stored
+from riata.run.state.config import change_from_payload, read_stored
 from riata.store import layout, records
 from riata.store.segment import Origin, Pace, Segment, SegmentBuilder, Segments
 from riata.store.store import Head, Record, Store
@@ -111,4 +111,4 @@ def origin_of(store: Store, model: str) -> Origin:
     first = store.read(model, 0, 1) if head.first_seq == 1 else []
     if not first or first[0].kind != "config":
         raise BadInput(f"model {model} has no events yet, or its configuration cannot be read any more", "no_events")
-    return Origin(model, head.lineage, fingerprint(config_from_payload(first[0].payload).encoder))
+    return Origin(model, head.lineage, fingerprint(change_from_payload(first[0].payload).config.encoder))

@@ -15,7 +15,7 @@ from riata.run.cluster.follower import marks_present
 from riata.run.cluster.ledger import ID_BYTES, Judgement, Ledger, Missing
 from riata.run.engine_context import EngineContext
 from riata.run.engine_settings import DEFAULT_MODEL
-from riata.run.state.config import ModelConfig, config_payload
+from riata.run.state.config import Change, ModelConfig
 from riata.store.records import ACCEPT_LOSS, encode_document
 from riata.store.store import Append, Head, SharedStore, Store
 
@@ -83,5 +83,5 @@ def _repair(model: str, facts: Mapping[str, Any], now_ms: int, draw: Draw) -> Ap
 def _begin_default(store: Store, now_ms: int, draw: Draw) -> None:
     if DEFAULT_MODEL not in store.models():
         store.create(DEFAULT_MODEL, draw(16))
-    payload = config_payload(ModelConfig(), after=0)
+    payload = Change(ModelConfig(), after=0).payload()
     store.append([Append(DEFAULT_MODEL, "config", now_ms, payload=payload)])

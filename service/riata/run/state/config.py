@@ -388,18 +388,6 @@ class Change:
         return records.encode_document({**stored_document(self.config), **told})
 
 
-def config_payload(
-    config: ModelConfig,
-    after: int | None = None,
-    actor: str = "",
-    forget: float | None = None,
-    alarm: dict[str, Any] | None = None,
-    names: dict[str, int] | None = None,
-) -> bytes:
-    """The payload of a config event; see `Change`."""
-    return Change(config, after, actor, forget, alarm, names).payload()
-
-
 def change_from_payload(payload: bytes) -> Change:
     """Read what `Change.payload` wrote. Raises `Corrupt`."""
     document = records.decode_document(payload)
@@ -424,11 +412,6 @@ def change_from_payload(payload: bytes) -> Change:
         return Change(read_stored(document), after, actor, keep, alarm, names, follow, challengers)
     except BadInput as error:
         raise Corrupt(f"the configuration in the log cannot be read: {error}") from error
-
-
-def config_from_payload(payload: bytes) -> ModelConfig:
-    """Read the configuration that `config_payload` wrote. Raises `Corrupt`."""
-    return change_from_payload(payload).config
 
 
 # Trees of curves in configuration documents: a file in base64, or the digest of a tree that the service has.

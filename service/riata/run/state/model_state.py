@@ -19,7 +19,7 @@ from riata.learn.registry import build_learner, spec_of
 from riata.maths.links import Answers
 from riata.run.candidates.pairs import pairs_as_asked
 from riata.run.log.log_reading import ReadAgain, counted, is_set, joined, skip_mask
-from riata.run.state.config import Change, ModelConfig, change_from_payload, config_payload, read_stored, stored_document
+from riata.run.state.config import Change, ModelConfig, change_from_payload, read_stored, stored_document
 from riata.run.state.crash_note import Stepping, not_noted
 from riata.run.state.decision import served_weights
 from riata.run.state.provenance import current, read_provenance
@@ -482,13 +482,13 @@ def _no_log(record: Record, _through: records.Through) -> None:
 def begun(config: ModelConfig, name: str, lineage: bytes = NO_LOG) -> ModelState:
     """Return an empty state of this configuration, as the first event of a log sets it."""
     state = ModelState(name, lineage)
-    state.apply(unlogged(state, "config", 1, config_payload(config, after=0)))
+    state.apply(unlogged(state, "config", 1, Change(config, after=0).payload()))
     return state
 
 
 def add_unlogged(state: ModelState, classes: ClassesConfig) -> None:
     """Have the model of `state` know these classes, by the event that a log would have."""
-    state.apply(unlogged(state, "config", 1, config_payload(replace(state.config, classes=classes))))
+    state.apply(unlogged(state, "config", 1, Change(replace(state.config, classes=classes)).payload()))
 
 
 def unlogged(state: ModelState, kind: Kind, count: int, payload: bytes = b"") -> Record:
@@ -526,7 +526,7 @@ def answer_payload(state: ModelState) -> bytes:
         raise ValueError("there is no alarm to answer")
     drift = state.config.drift
     keep = drift.keep if drift.action == "forget" and alarm.is_costly else None
-    return config_payload(state.config, state.changes[-1] if state.changes else 0, forget=keep, alarm=alarm.document())
+    return Change(state.config, state.changes[-1] if state.changes else 0, forget=keep, alarm=alarm.document()).payload()
 
 
 def answer_unlogged(state: ModelState) -> None:

@@ -21,7 +21,7 @@ from riata.run.engine_context import EngineContext
 from riata.run.log.log_reading import PACED_BYTES, Again, read_again
 from riata.run.served_model import ServedModel
 from riata.run.state.checkpoint_scrub import CheckpointScrub
-from riata.run.state.config import change_from_payload, config_payload
+from riata.run.state.config import Change, change_from_payload
 from riata.run.state.damage import Damage
 from riata.run.state.model_state import ModelState
 from riata.run.state.provenance import current
@@ -83,7 +83,7 @@ class NamesLooked:
             self._looked = None if is_recent else seen
             return None
         self._asked = now_ms, published.changes
-        return config_payload(config, published.changes[-1] if published.changes else 0, names=found)
+        return Change(config, published.changes[-1] if published.changes else 0, names=found).payload()
 
 
 def _kinds_contradicted(published: Published, names: NameBook) -> bytes | None:
@@ -93,7 +93,7 @@ def _kinds_contradicted(published: Published, names: NameBook) -> bytes | None:
         return None
     config = published.config
     config = replace(config, encoder=replace(config.encoder, fields=config.encoder.fields.with_kinds(found)))
-    return config_payload(config, published.changes[-1] if published.changes else 0)
+    return Change(config, published.changes[-1] if published.changes else 0).payload()
 
 
 def _values(published: Published, names: NameBook) -> dict[str, int]:
