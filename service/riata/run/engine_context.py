@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from riata.base.clock import Clock
-from riata.base.errors import Conflict, RiataError
+from riata.base.errors import Conflict
 from riata.base.halt import Halt
 from riata.base.process import lower_priority
 from riata.learn.registry import LearnerConfig
@@ -75,24 +75,13 @@ async def aside(work: Callable[..., T], *args: object, niceness: int = 0) -> T:
         try:
             if niceness:
                 lower_priority(niceness)
-            result = work(*args)
+            answer: T | Exception = work(*args)
         except Exception as error:  # the thread's outer edge: the caller gets the error
-            later(loop, _fail, future, error)
-        else:
-            later(loop, _set, future, result)
+            answer = error
+        later(loop, settle, future, answer)
 
     threading.Thread(target=run, name="riata-aside", daemon=True).start()
     return await future
-
-
-def _set(future: asyncio.Future[T], result: T) -> None:
-    if not future.done():
-        future.set_result(result)
-
-
-def _fail(future: asyncio.Future[T], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
 
 
 def later(loop: asyncio.AbstractEventLoop, work: Callable[..., None], *args: object) -> None:
@@ -101,11 +90,11 @@ def later(loop: asyncio.AbstractEventLoop, work: Callable[..., None], *args: obj
         loop.call_soon_threadsafe(work, *args)
 
 
-def settle(future: asyncio.Future[T], answer: T | RiataError) -> None:
+def settle(future: asyncio.Future[T], answer: T | Exception) -> None:
     """Set a future unless it is done, for example cancelled. Called in the event loop."""
     if future.done():
         return
-    if isinstance(answer, RiataError):
+    if isinstance(answer, Exception):
         future.set_exception(answer)
     else:
         future.set_result(answer)

@@ -82,11 +82,6 @@ class EngineSettings:
     crash_note: Path | None  # the file that records what the process was learning when it died by itself
 
     @property
-    def follows(self) -> bool:
-        """Whether this process serves what another one publishes, at least until it becomes the leader."""
-        return self.shared
-
-    @property
     def appends(self) -> bool:
         """Whether this process puts rows of clients into the store: events, or predictions whose label is still to come."""
         return self.role != "replica"

@@ -27,7 +27,7 @@ from riata.run.log.log_reading import READ_BYTES, TURN_ROWS_MAX, Call, joined, p
 from riata.run.state.config import ModelConfig, require_one_margin
 from riata.run.state.config_changes import changed
 from riata.run.state.generations import thaw_generation
-from riata.run.state.model_state import ModelState, answer_payload, asks_for, begun, unlogged
+from riata.run.state.model_state import ModelState, answer_unlogged, begun
 from riata.run.state.replay import in_this_thread
 from riata.store.control_events import Counted
 from riata.store.store import Store
@@ -65,8 +65,7 @@ class Contestant:
         for first, batch in turn.parts:
             self.refused += len(self.state.learn(first, [batch], frozenset()))
             self.state.applied = first + batch.n - 1
-            if asks_for(self.state, None) is not None:
-                self.state.apply(unlogged(self.state, "config", 1, answer_payload(self.state)))
+            answer_unlogged(self.state)
 
     @property
     def measure(self) -> str:

@@ -19,7 +19,6 @@ from riata.run.candidates.promotion import TAKEN_OFF, others_of, put_back
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
 from riata.run.jobs.jobs import Job
-from riata.run.state.model_state import ModelState
 from riata.run.writer.published import Published
 
 log = logging.getLogger("riata.run")
@@ -131,7 +130,7 @@ def _lost(call: Any, history: History, to: int, error: LogGap) -> Conflict:
 
 
 def _told(call: Any, history: History, asked: RestoreRequest, to: int, reached: Reached, published: Published) -> dict[str, Any]:
-    record_time = with_times(call, history.name, {"from": to, "to": None})["from_time"]
+    record_time, state = with_times(call, history.name, {"from": to, "to": None})["from_time"], reached.state
     return {
         "to": to,
         "to_time": record_time,
@@ -141,26 +140,17 @@ def _told(call: Any, history: History, asked: RestoreRequest, to: int, reached: 
         "relearnt": reached.relearnt,
         "refits_undone": list(reached.undone),
         "undone": with_times(call, history.name, history.undone(to)),
-        "then": _figures(reached.state),
+        "then": _figures(state.applied, state.learner.weights().non_zeros, state.progressive.figures()),
         "now": _figures_of(published),
     }
 
 
-def _figures(state: ModelState) -> dict[str, Any]:
-    found = state.progressive.figures()
-    non_zeros = state.learner.weights().non_zeros
-    return {"seq": state.applied, "non_zeros": non_zeros, "cumulative": found["cumulative"], "faded": found["faded"]}
+def _figures_of(served: Published) -> dict[str, Any]:
+    return _figures(served.applied, served.model.weights.non_zeros, served.figures)
 
 
-def _figures_of(published: Published) -> dict[str, Any]:
-    figures = published.figures
-    weights = published.model.weights
-    return {
-        "seq": published.applied,
-        "non_zeros": weights.non_zeros,
-        "cumulative": figures["cumulative"],
-        "faded": figures["faded"],
-    }
+def _figures(seq: int, non_zeros: int, figures: Mapping[str, Any]) -> dict[str, Any]:
+    return {"seq": seq, "non_zeros": non_zeros, "cumulative": figures["cumulative"], "faded": figures["faded"]}
 
 
 # What a request to go back names: an event, or a moment.
