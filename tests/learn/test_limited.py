@@ -15,6 +15,7 @@ from riata.learn.ftrl_proximal import FtrlProximalConfig
 from riata.learn.held_rows import names_of
 from riata.learn.learner import FarValue
 from riata.learn.limits import DECIDED, FIRST, NEAR, WIDE, Allowed, Limited, find_apart
+from riata.learn.mixed_gradient import MixedGradient
 from riata.learn.particle_filter import ParticleFilterConfig
 from riata.learn.registry import build_learner
 from riata.learn.shapes import sorted_values
@@ -129,6 +130,21 @@ def test_far_values_cost_several_classes_little(name: str) -> None:
     assert loss_of_classes(config, clean) == pytest.approx(known, rel=1e-3)
     assert loss_of_classes(config, spoilt) <= 1.01 * known
     assert loss_of_classes(off, spoilt) > 1.03 * known
+
+
+def test_several_classes_learn_their_first_rows_again_without_far_values() -> None:
+    config, spoilt, clean = CONFIGS["shapes"], drawn("0.05", 1000, classes=3), drawn("clean", 1000, classes=3)
+    before = replace(config, learns_again=False)
+    assert loss_of_classes(config, spoilt) < 0.95 * loss_of_classes(before, spoilt)
+    assert loss_of_classes(config, clean) == loss_of_classes(before, clean)
+    first = cut(spoilt, 0, FIRST)
+    learner: Any = build_learner(config, BITS, classes=(3, 3))
+    learner.step(first)
+    rows = learner.weights().apart.rows(first)
+    head = MixedGradient(config.of_class(), BITS)
+    head.step(replace(rows, label=(rows.label == 0.0).astype(np.float64)))
+    frozen = learner.freeze()
+    assert same({name: frozen[f"0.{name}"] for name in head.freeze()}, head.freeze())
 
 
 @pytest.mark.parametrize("name", ["ftrl", "shapes"])

@@ -149,7 +149,7 @@ def test_a_heavy_tail_does_not_spoil_the_line() -> None:
 
 def test_a_stretched_scale_is_taken_again() -> None:
     batch = drawn("first", 128)
-    steps = replace(DEFAULT, second_order=False)
+    steps = replace(DEFAULT, second_order=False, learns_again=False)
     learner: Any = build_learner(replace(steps, shapes="off", far_values="off"), BITS)
     learner.step(batch)
     stretched = learner.freeze()

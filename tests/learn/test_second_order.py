@@ -121,7 +121,7 @@ def far_columns(n: int, seed: int = 3) -> tuple[Batch, F64]:
 
 
 def again(learner: Learner, batch: Batch) -> None:
-    learner.learn_again(batch, ranges_of(batch, np.unique(batch.hash).tolist()))
+    learner.learn_again(batch, ranges_of(batch, np.unique(batch.hash).tolist()), far=False)
 
 
 def test_rows_learnt_again_in_units_of_deviations_are_those_of_the_twin() -> None:
@@ -142,9 +142,9 @@ def test_rows_learnt_again_in_units_of_deviations_are_those_of_the_twin() -> Non
     assert _numbers(learner)[1][diagonal] == pytest.approx(frozen["second_given"].astype(np.float64))
 
 
-def test_it_begins_anew_only_with_all_that_was_learnt_and_the_setting() -> None:
+def test_it_begins_anew_only_with_all_that_was_learnt() -> None:
     batch, _ = far_columns(100)
-    for settings, rows in ((ON, cut(batch, 0, 99)), (replace(ON, second_order_scaled=False), batch), (OFF, batch)):
+    for settings, rows in ((ON, cut(batch, 0, 99)), (OFF, batch)):
         learner = MixedGradient(settings, BITS)
         learner.step(batch)
         before = learner.freeze()
@@ -166,7 +166,7 @@ def test_columns_that_hardly_vary_or_are_too_large_keep_their_variances() -> Non
 
 def test_small_tables_far_from_zero_are_predicted_better() -> None:
     batch, _ = far_columns(400)
-    scaled, by_peaks = (build_learner(replace(ON, second_order_scaled=how), BITS) for how in (True, False))
+    scaled, by_peaks = (build_learner(replace(ON, learns_again=how), BITS) for how in (True, False))
     assert loss(scaled, cut(batch, 0, FIRST)) == loss(by_peaks, cut(batch, 0, FIRST))
     assert loss(scaled, cut(batch, FIRST, 400)) < 0.97 * loss(by_peaks, cut(batch, FIRST, 400))
 

@@ -133,7 +133,7 @@ def test_the_cells_are_learnt_as_by_the_twin(weighted: bool) -> None:
     batch = drawn(700, lambda x: 4.0 * np.abs(x[:, 0]) - 3.0, seed=6)
     if weighted:
         batch = replace(batch, weight=rng.choice([0.5, 1.0, 20.0], batch.n))
-    learner: Any = build_learner(replace(DEFAULT, second_order_scaled=False), BITS)
+    learner: Any = build_learner(replace(DEFAULT, learns_again=False), BITS)
     learner.step(cut(batch, 0, FIRST))
     shapes = learner.weights().shapes
     rest = cut(batch, FIRST, 2 * FIRST)

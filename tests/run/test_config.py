@@ -41,7 +41,7 @@ NEWER = {
     "mixed",
     "base_rate",
     "second_order",
-    "second_order_scaled",
+    "learns_again",
     "shapes",
     "classes_shaped",
     "bounded",

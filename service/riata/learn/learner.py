@@ -325,8 +325,11 @@ class Learner(Protocol):
         """Take the scales of columns, by hash, from these ranges where values outside have stretched them. Weights stay."""
         return
 
-    def learn_again(self, rows: Batch, ranges: Mapping[int, ColumnRange]) -> None:  # noqa: ARG002
-        """Learn the rows so far again if that is better now that the ranges of columns, by hash, are known."""
+    def learn_again(self, rows: Batch, ranges: Mapping[int, ColumnRange], far: bool) -> None:  # noqa: ARG002
+        """Learn the rows so far again if that is better now that the ranges of columns, by hash, are known.
+
+        far : whether values had been far outside of them
+        """
         return
 
     def far_values(self) -> list[FarValue]:

@@ -157,9 +157,14 @@ class MixedGradient(TableLearner):
         if self._second.size:
             self._member[INTERCEPT, OTHER] = self._second.intercept
 
-    def learn_again(self, rows: Batch, ranges: Mapping[int, ColumnRange]) -> None:
-        """Let second order begin anew with weights in units of the deviations of columns, if `rows` are all that it learnt."""
-        if not (self._second.size and self.config.scales_second_order() and rows.n == self.learnt):
+    def learn_again(self, rows: Batch, ranges: Mapping[int, ColumnRange], far: bool) -> None:
+        """Let second order begin anew with weights in units of the deviations of columns; without it all members, if values were
+        far. Nothing if `rows` are not all that was learnt."""
+        if rows.n != self.learnt or not (self._second.size or far):
+            return
+        if not self._second.size:
+            self._start_empty()
+            self.step(rows)
             return
         anew = MixedGradient(self.config, self.bits)
         anew._hold_second(scaled_second_order({hash_ >> (HASH_BITS - self.bits): found for hash_, found in ranges.items()}))

@@ -94,6 +94,11 @@ class OneVsRest(Learner):
         for one in self.learners:
             one.mend(ranges)
 
+    def learn_again(self, rows: Batch, ranges: Mapping[int, ColumnRange], far: bool) -> None:
+        """Have the learner of each class learn the rows again."""
+        for k, one in enumerate(self.learners):
+            one.learn_again(replace(rows, label=(rows.label == k).astype(np.float64)), ranges, far)
+
     def freeze(self) -> Arrays:
         """Return the arrays of each learner, with the number of its class, or `rest`, and a dot before their names."""
         return {f"{part}.{name}": array for part, one in self.parts() for name, array in one.freeze().items()}

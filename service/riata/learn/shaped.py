@@ -137,7 +137,7 @@ class Shaped(Learner):
         self._below.forget(keep)
         for own in () if self._shaped is None else self._shaped[1]:
             own.forget(keep)
-        if self._config.scales_second_order() and self._search.rows < FIRST:
+        if self._config.learns_again and self._search.rows < FIRST:
             sample = self._search.sample
             sample.hold(forgotten(sample.rows(), keep), sample.stride)
 
@@ -268,8 +268,8 @@ class Shaped(Learner):
         if (sought := search.find(self._allowed, self._wanted)) is not None:
             sample = search.used(sent)
             self._below.mend(ranges_of(sample, sought.stretched))
-            if search.rows == FIRST:
-                self._below.learn_again(sample, ranges_of(sample, sought.columns))
+            if search.rows == FIRST and self._config.learns_again:
+                self._below.learn_again(sample, ranges_of(sample, sought.columns), bool(search.far_values()))
             found = find_columns(sample, sought.hash, sought.value, self._wanted)
         if found is not None:
             if self._shaped is None:

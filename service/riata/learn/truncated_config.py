@@ -234,11 +234,11 @@ class TruncatedGradientConfig(LearnerSettings):
             "Default true: the log loss of small tables is up to 35 % less."
         ),
     ] = True
-    second_order_scaled: Annotated[
+    learns_again: Annotated[
         bool,
         doc(
-            "With shapes: at row 128 second order begins anew, with weights in units of the deviations of columns. Default true: "
-            "the log loss of small tables is up to 16 % less."
+            "With shapes, at row 128: second order begins anew, with weights in units of the deviations of columns; without it "
+            "all members, if values were far. Default true: the log loss of small tables is up to 16 % less."
         ),
     ] = True
     shapes: Annotated[
@@ -395,7 +395,7 @@ class TruncatedGradientConfig(LearnerSettings):
         return self.second_order and self.has_base_rate()
 
     def scales_second_order(self) -> bool:
-        return self.second_order_scaled and self.has_second_order()
+        return self.learns_again and self.has_second_order()
 
     def of_class(self) -> TruncatedGradientConfig:
         bounded = self.bounded and self.classes_shaped

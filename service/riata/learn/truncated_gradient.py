@@ -354,7 +354,7 @@ SPEC: Final = LearnerSpec(
         "mixed": False,
         "base_rate": False,
         "second_order": False,
-        "second_order_scaled": False,
+        "learns_again": False,
         "shapes": "off",
         "far_values": "off",
         "classes_shaped": False,
