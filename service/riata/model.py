@@ -50,6 +50,7 @@ class Model:
         fit = Fit(read_config(dict(config or {})), NDJSON)
         self._state, self._names = fit.state, fit.names
         self._served: Served | None = None
+        self._contexts: dict[bool, Context] = {}
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
@@ -58,7 +59,7 @@ class Model:
         model._state, names = read_export(Path(path).read_bytes())
         model._names = NameBook.of(model._state.config.encoder)
         model._names.add_all(names)
-        model._served = None
+        model._served, model._contexts = None, {}
         return model
 
     def save(self, path: str | Path) -> Path:
@@ -139,19 +140,16 @@ class Model:
 
     def explain_one(self, features: Mapping[str, Any]) -> dict[str, Any]:
         """Return `bias` and `contributions` of one row, which add up to the margin, as `explain` of the service."""
-        config = self._state.config
-        context = Context(config.encoder, config.labels, kinds=self._names.kinds)
         body = lines_of([{"features": example(features.items(), Roles(), 0)["features"]}], [0])
-        (row,) = explain_rows(body, NDJSON, context)
+        (row,) = explain_rows(body, NDJSON, self._context(learns=False))
         return self._model().explain(row, self._names.in_slot).answer()
 
     def score_body(self, body: bytes, content_type: str = NDJSON) -> tuple[Scores, list[RowError]]:
         """Score the rows of a body in a format of the service, without labels. Rows at fault are returned."""
-        config = self._state.config
-        context = Context(config.encoder, config.labels, kinds=self._names.kinds)
+        context = self._context(learns=False)
         parsed = parse_examples(body, content_type, context, False)
         scores, unknown = self._model().score(parsed.batch), list[RowError]()
-        if config.unknown_rows == "refuse":
+        if self._state.config.unknown_rows == "refuse":
             unknown = unknown_rows(scores, lambda: explain_rows(body, content_type, context), self._names, parsed.row)
         return scores, [*parsed.errors, *unknown]
 
@@ -163,10 +161,15 @@ class Model:
         _require_none(errors, first)
         return scores
 
+    def _context(self, learns: bool) -> Context:
+        config, names = self._state.config, self._names
+        context = Context(config.encoder, config.labels, names.seen if learns else None, config.classes, kinds=names.kinds)
+        context = self._contexts[learns] = context.or_same(self._contexts.get(learns))
+        return context
+
     def _learn(self, rows: list[dict[str, Any]], first: int) -> int:
         config = self._state.config
-        context = Context(config.encoder, config.labels, self._names.seen, config.classes, kinds=self._names.kinds)
-        parsed = parse_examples(lines_of(rows, count(first)), NDJSON, context, True)
+        parsed = parse_examples(lines_of(rows, count(first)), NDJSON, self._context(learns=True), True)
         _require_none(parsed.errors, first)
         if parsed.classes[len(config.classes.names) :]:
             add_unlogged(self._state, config.classes.extended(parsed.classes))

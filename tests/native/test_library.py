@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from riata.native.library import StructArray, address, core, struct
-from riata.native.reading import rules_of
 from riata.wire.encoder import EncoderConfig
-from riata.wire.parse import Context, make_rules
+from riata.wire.names import NamesSeen
+from riata.wire.parse import Context, StoreContext, changed, make_rules
 from riata.wire.rows import make_sink
 from riata.wire.workspace import leave_features, workspace
 from tests.running import ROOT
@@ -114,20 +114,29 @@ def test_the_structure_of_a_scratch_keeps_its_memory_and_no_longer_than_it_lives
     assert [one() for one in gone] == [None] * 3
 
 
-def test_the_structure_of_rules_follows_the_names_seen_and_every_other_field() -> None:
+def test_the_structure_of_rules_is_of_their_own_members_and_kept_with_them() -> None:
     rules = make_rules(Context(EncoderConfig(ngrams=2)), labelled=True)
-    made = rules_of(rules)
     seen = np.zeros(4, np.uint64)
-    assert rules_of(rules._replace(seen=seen)) is made
-    assert (made.seen, made.seen_size, made.ngrams) == (address(seen), 4, 2)
-    gone = weakref.ref(seen)
-    del seen
-    assert gone() is None
-    others: dict[str, Any] = {"key": np.uint64(9), "ngrams": 3, "text": np.ones(2, np.uint64)}
+    others: dict[str, Any] = {"key": np.uint64(9), "ngrams": 3, "text": np.ones(2, np.uint64), "seen": seen}
     for field, other in others.items():
-        changed = rules_of(rules._replace(**{field: other}))
-        assert changed is not made
-        assert [getattr(changed, name) for name in ("key", "ngrams", "texts")] == [
-            *(9 if field == "key" else 0, 3 if field == "ngrams" else 2, 2 if field == "text" else 0)
-        ]
-        made = rules_of(rules)
+        native = changed(rules, **{field: other}).native
+        assert native is not rules.native
+        assert [getattr(native, name) for name in ("key", "ngrams", "texts", "seen_size")] == [
+            9 if field == "key" else 0, 3 if field == "ngrams" else 2, 2 if field == "text" else 0, 4 if field == "seen" else 0
+        ]  # fmt: skip
+
+
+def test_a_context_keeps_its_rules_until_the_table_of_names_is_another() -> None:
+    names = NamesSeen(2000)
+    context = Context(EncoderConfig(), names=names)
+    kept = context.rules(True)
+    assert context.rules(True) is kept
+    assert context.rules(False) is not kept
+    assert Context(context.encoder, names=names).or_same(context) is context
+    assert Context(context.encoder, "real", names).or_same(context) is not context
+    assert (
+        StoreContext(context.encoder, subject_key=b"a").or_same(StoreContext(context.encoder, subject_key=b"b")).subject_key
+        == b"a"
+    )
+    names.mark(np.arange(1, 1500, dtype=np.uint64) << np.uint64(32))
+    assert context.rules(True).seen is names.table() is not kept.seen

@@ -12,6 +12,7 @@ from riata.base.limits import FEATURES_PER_ROW_MAX
 from riata.native.reading import finish_row, normalise_l2
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.names import EVERY_NAME, NO_NAMES
+from riata.wire.parse import changed
 from riata.wire.rows import (  # fmt: skip
     EQUALS,
     FEATURES,
@@ -31,7 +32,8 @@ Record = tuple[int, float, int]
 
 
 def rules(l2: bool = False, names: bool = False) -> Rules:
-    return Rules(np.uint64(0), 0, 1, int(l2), 1, 2, NO_NAMES, EVERY_NAME if names else NO_NAMES, NO_NAMES, NO_CROSSES, 1.0)
+    made = Rules(np.uint64(0), 0, 1, int(l2), 1, 2, NO_NAMES, EVERY_NAME if names else NO_NAMES, NO_NAMES, NO_CROSSES, 1.0)
+    return changed(made)
 
 
 def fill(records: list[Record]) -> RecordScratch:

@@ -21,9 +21,6 @@ _SINK: Final = (
 
 
 class _Held(threading.local):
-    rules: Any = None  # of the last body, and those of the next one are usually the same but for the names seen
-    rules_struct: Any = None
-
     def __init__(self) -> None:
         self.text = struct("riata_text")  # filled for each body
 
@@ -51,18 +48,9 @@ def rules_struct(rules: Any) -> Any:
     return struct("riata_rules", **given, **sizes)
 
 
-def rules_of(rules: Any) -> Any:
-    """Return the `riata_rules` of `Rules` that have none, for as long as the caller keeps these."""
-    last = _held.rules
-    if last is None or any(one is not same for name, one, same in zip(rules._fields, last, rules, strict=True) if name != "seen"):
-        _held.rules, _held.rules_struct = rules._replace(seen=None), rules_struct(rules)
-    _held.rules_struct.seen, _held.rules_struct.seen_size = address(rules.seen), len(rules.seen)  # not kept
-    return _held.rules_struct
-
-
 def _read(function: str, text: Any, row: Any, sink: Any, rules: Any, *more: int) -> int:
     given, read = _text_of(text), getattr(for_bytes(text.size), function)
-    code: int = read(given, row.native, sink.native, rules.native or rules_of(rules), *more)
+    code: int = read(given, row.native, sink.native, rules.native, *more)
     text.lines = given.lines
     return code
 
@@ -115,7 +103,7 @@ def finish_row(row: Any, n: int, sink: Any, rules: Any, number: int) -> tuple[in
     """
     at = np.zeros(1, np.int64)
     row.native.sorted = 0
-    code: int = core.finish_row(row.native, n, sink.native, rules.native or rules_of(rules), number, address(at))
+    code: int = core.finish_row(row.native, n, sink.native, rules.native, number, address(at))
     return code, int(at[0])
 
 

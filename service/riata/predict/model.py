@@ -13,7 +13,6 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.learn.learner import Weights
 from riata.native.library import copy_struct, core, struct
-from riata.native.reading import rules_struct
 from riata.predict.explain import Explanation
 from riata.wire.batch import Batch
 from riata.wire.codes import OK
@@ -58,7 +57,7 @@ class Plan:
 @lru_cache(_RULES_KEPT)
 def _rules(encoder: EncoderConfig, labels: Labels) -> Any:
     """The `riata_rules` of rows without a label, before fields have kinds. Never changed."""
-    return rules_struct(make_rules(Context(encoder, labels), labelled=False))
+    return make_rules(Context(encoder, labels), labelled=False).native
 
 
 class OneRow:

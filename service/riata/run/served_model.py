@@ -20,7 +20,7 @@ from riata.store.store import Append, Appended, Record
 from riata.wire.batch import NO_TIME
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import Names, NamesSeen
-from riata.wire.parse import Context
+from riata.wire.parse import Context, StoreContext
 
 MARKS_EVERY_MS: Final = 100
 PASSED_MAX = 256
@@ -97,6 +97,7 @@ class ServedModel:
     lateness: Delays = field(default_factory=Delays)  # of rows with a time that this process logged, when they were accepted
     serve_from: int = 0  # an earlier event is never served: it would be the past of what was served, or of what a restore left
     reading: Reading = UNREAD  # of the store's thread
+    contexts: dict[bool, StoreContext] = field(default_factory=dict)  # of the last bodies, unlabelled and labelled
     asked: bool = False  # whether a newer state was asked for since this one is served
     replay_to: int = 0  # the last event of the log when the process began to learn it; 0 once that is served
 

@@ -117,7 +117,9 @@ class Service:
         served, config = self._engine.served_model(model), self.published(model).config
         key, seen = self._engine.context.log_thread.subject_key, served.seen if labelled else None
         kinds = served.names.kinds
-        return StoreContext(served.encoder, config.labels, seen, config.classes, kinds=kinds, subject_key=key)
+        context = StoreContext(served.encoder, config.labels, seen, config.classes, kinds=kinds, subject_key=key)
+        context = served.contexts[labelled] = context.or_same(served.contexts.get(labelled))
+        return context
 
     def names(self, model: str) -> NameBook:
         """Return the feature names that `model` has seen."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 
@@ -68,7 +68,8 @@ class Context:
     names  : None if no names are to be collected
     by_row : refuse rows one by one, even if the labels of all are those of another setting
     kinds  : of the fields that have one
-    kept   : the rules of the last body of labelled rows that was read by it with others
+    kept   : the rules that `rules` gave last, of rows without labels and of labelled ones. Whoever reads many bodies keeps the
+             context: to make rules takes longer than to read a row
     """
 
     encoder: EncoderConfig
@@ -77,7 +78,20 @@ class Context:
     classes: ClassesConfig = NO_CLASSES
     by_row: bool = False
     kinds: FieldKinds | None = None
-    kept: list[Rules] = field(default_factory=list, compare=False, repr=False)
+    kept: dict[bool, Rules] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def rules(self, labelled: bool) -> Rules:
+        """Return the rules by which rows are read. They are made anew when the table of the names seen is another."""
+        seen = NO_NAMES if self.names is None else self.names.table()
+        found = self.kept.get(labelled)
+        if found is None or found.seen is not seen:
+            found = self.kept[labelled] = make_rules(self, labelled, seen)
+        return found
+
+    def or_same(self, before: Self | None) -> Self:
+        """Return `before`, which keeps its rules, if it holds the same objects."""
+        is_other = before is None or any(getattr(before, name) is not getattr(self, name) for name in self.__match_args__)
+        return self if before is None or is_other else before
 
 
 def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[np.uint64]] = NO_NAMES) -> Rules:
@@ -85,7 +99,7 @@ def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[
     encoder = context.encoder
     fields = list(dict.fromkeys(name for cross in encoder.crosses for name in cross))
     crosses = [[*map(fields.index, cross), *[-1] * (PARTS_MAX - len(cross))] for cross in encoder.crosses]
-    return Rules(
+    rules = Rules(
         key=np.uint64(encoder.hash_key),
         labels=LABELS.index(context.labels),
         labelled=int(labelled),
@@ -99,6 +113,13 @@ def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[
         cross_scale=encoder.cross_scale,
         kinds=context.kinds,
     )
+    return changed(rules)
+
+
+def changed(rules: Rules, **changes: Any) -> Rules:
+    """Return rules that differ in these members, for the native readers too."""
+    rules = rules._replace(**changes)
+    return rules._replace(native=rules_struct(rules))
 
 
 def parse_examples(
@@ -124,9 +145,7 @@ def parse_examples(
 def _parse(
     body: bytes | PaddedBuffer | U8, form: Format, context: Context, labelled: bool, scratch: Workspace | None, header: bytes
 ) -> Parsed:
-    seen = NO_NAMES if context.names is None else context.names.table()
-    rules = _rules(context.encoder, context.labels, labelled)._replace(seen=seen, kinds=context.kinds)
-    reading, names = _read_by_kinds(body, form, rules, context, scratch, header)
+    reading, names = _read_by_kinds(body, form, context.rules(labelled), context, scratch, header)
     is_single = form.functions is not None and form.split == "document" and form.functions.is_single(bytes(body))
     parsed = _parsed(reading, is_single, names)
     if parsed.others and not context.by_row:
@@ -151,7 +170,7 @@ def _read_by_kinds(
     names, kinds = new_names(reading), context.kinds
     if kinds is None or reading.rows < 2 or (more := kinds.with_met(names)) is None:
         return reading, names
-    reading = read_body(body, form, rules._replace(kinds=more, native=None), scratch, header, context.encoder.curves)
+    reading = read_body(body, form, changed(rules, kinds=more), scratch, header, context.encoder.curves)
     kinds.note_counts(more)
     return reading, new_names(reading)
 
@@ -170,8 +189,7 @@ def parse_query(pairs: list[tuple[str, str]], context: Context) -> Parsed:
 
     A value that is a JSON number is numeric. Any other is an indicator, or a text if the encoder says so. Raises `TooLarge`.
     """
-    seen = NO_NAMES if context.names is None else context.names.table()
-    reading = _read_query(pairs, make_rules(context, False, seen), context.encoder.curves)
+    reading = _read_query(pairs, context.rules(False), context.encoder.curves)
     return _parsed(reading, True, new_names(reading))
 
 
@@ -265,7 +283,7 @@ def query_records(pairs: list[tuple[str, str]], rules: Rules, curves: Curves) ->
 # `parse_examples`, which reports the error with the row numbers of that request.
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_TYPES_KEPT: Final = 64  # ways to write a Content-Type, and to read a body
+_TYPES_KEPT: Final = 64  # ways to write a Content-Type
 _ONE: Final = np.ones(1, np.int64)
 
 
@@ -316,7 +334,7 @@ def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> Jo
     """Read labelled rows of bodies for which `lines_of` gave `form`. Raises as `parse_examples` does; each must then be parsed
     alone."""
     whole = bodies[0] if len(bodies) == 1 else b"\n".join(bodies)
-    reading, names = _read_by_kinds(whole, form, _kept_rules(context), context)
+    reading, names = _read_by_kinds(whole, form, context.rules(True), context)
     if len(bodies) == reading.rows == 1 and reading.sink.code.item(0) == OK:
         return JoinedBodies(_batch_of_one(reading), _ONE, [0], names)
     batch, rows = make_batch(reading)
@@ -327,15 +345,6 @@ def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> Jo
     whole = (np.bincount(owner[rows], minlength=len(bodies)) == count) & (count > 0)
     batch = select_rows(batch, whole[owner[rows]])
     return JoinedBodies(batch, count[whole].cumsum(), whole.nonzero()[0].tolist(), names_in(names, batch))
-
-
-def _kept_rules(context: Context) -> Rules:
-    """Return the rules for labelled rows; those of the last body, unless the table of names seen is another by now."""
-    seen = NO_NAMES if context.names is None else context.names.table()
-    if not context.kept or context.kept[0].seen is not seen:
-        rules = _rules(context.encoder, context.labels, True)._replace(seen=seen, kinds=context.kinds)
-        context.kept[:] = [rules._replace(native=rules_struct(rules))]
-    return context.kept[0]
 
 
 def read_for_models(
@@ -381,11 +390,12 @@ def _read_each(
     kinds: Sequence[FieldKinds | None],
 ) -> ForModels | None:
     """As `read_for_models`, by these kinds, also if fields come in the rows first."""
-    rules = _rules(context.encoder, context.labels, True)._replace(seen=EVERY_NAME)
+    kinds_of: dict[str, Any] = {}
     if any(one is not None for one in kinds):
         ends = np.array([*accumulate(len(body) + 1 for body in bodies)], np.int64)[stop - 1]
         at = np.array([0 if one is None else one.native._as_parameter_ for one in kinds], np.uint64)
-        rules = rules._replace(kinds_of=at, stop_of=ends)
+        kinds_of = {"kinds_of": at, "stop_of": ends}
+    rules = changed(context.rules(True), seen=EVERY_NAME, kinds=None, **kinds_of)
     try:
         reading = read_body(b"\n".join(bodies), form, rules, curves=context.encoder.curves)
     except SeveralKinds:
@@ -448,11 +458,6 @@ def with_keys(batch: Batch, keys: Sequence[tuple[str, int, int]]) -> Batch:
 def id_of(key: str, index: int) -> bytes:
     """The event id, as a digest, of row `index` of a request with an Idempotency-Key."""
     return hashlib.blake2b(f"{key}/{index}".encode(), digest_size=ID_BYTES).digest()
-
-
-@lru_cache(_TYPES_KEPT)
-def _rules(encoder: EncoderConfig, labels: Labels, labelled: bool) -> Rules:
-    return make_rules(Context(encoder, labels), labelled)
 
 
 @lru_cache(_TYPES_KEPT)

@@ -147,7 +147,7 @@ class Rules(NamedTuple):
     kinds_of: U64 | None = None  # u64[models] in place of it for rows of several models: the addresses of their `riata_fields`
     stop_of: I64 | None = None  # i64[models] where the lines of each end in the body
     source: str = ""  # what the rows come in, for people
-    native: Any = None  # its `riata_rules`, if more than one body is read by it
+    native: Any = None  # its `riata_rules`
 
 
 NO_CROSSES: Final = np.zeros((0, PARTS_MAX), np.int64)
