@@ -133,6 +133,11 @@ class Call:
         key: Key | None = self.request.scope.get(KEY)
         return key
 
+    @property
+    def actor(self) -> str:
+        """The id of the key of the request; empty if keys are not required."""
+        return "" if self.key is None else self.key.id
+
     async def creating(self, model: str, work: Callable[[], Awaitable[T]]) -> T:
         """Do `work`, which may create a model. Raises `Forbidden` (code `models_quota`) if the key has as many as it may."""
         if self.parts.quotas is None:
@@ -167,9 +172,9 @@ def add_routes(app: FastAPI, routes: Iterable[Route], parts: Parts) -> None:
 
 def _endpoint(route: Route, handler: Handler, parts: Parts) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        key: Key | None = request.scope.get(KEY)
-        current_actor.set("" if key is None else key.id)
-        return respond(await handler(Call(parts, route, request)))
+        call = Call(parts, route, request)
+        current_actor.set(call.actor)
+        return respond(await handler(call))
 
     return endpoint
 

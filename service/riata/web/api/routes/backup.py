@@ -6,7 +6,7 @@ from typing import Final
 
 from riata.web.api.route import Call, Route
 from riata.web.api.schemas import Count, Document, answer
-from riata.web.auth.keys import ADMIN, KEY, Forbidden, Key
+from riata.web.auth.keys import ADMIN, Forbidden
 from riata.web.server.answers import Answer
 
 
@@ -26,7 +26,7 @@ class Backup(Document):
 async def back_up(call: Call) -> Answer:
     """Copy the store; answers once the copy is durable. Takes no body."""
     call.options()
-    key: Key | None = call.request.scope.get(KEY)
+    key = call.key
     if key is not None and key.models is not None:
         raise Forbidden(f"the key {key.id} does not allow this: a backup holds every model, and the key is for some")
     return call.answer(await call.parts.admin.back_up(), 201)

@@ -10,7 +10,7 @@ from riata.run.log.fields import NOTHING, Looked
 from riata.web.api.options import flag
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.schemas import Count, Document, Figure, Number, answer
-from riata.web.auth.keys import KEY, OBSERVE, PREDICT, WATCH, Key
+from riata.web.auth.keys import OBSERVE, PREDICT, WATCH
 from riata.web.server.answers import Answer
 
 PROPOSED: Final = flag(
@@ -114,8 +114,7 @@ async def model_fields(call: Call) -> Answer:
 
 def _may_see_values(call: Call) -> bool:
     """Whether the caller may see values of rows: not with a key that may only send some."""
-    key: Key | None = call.request.scope.get(KEY)
-    return key is None or bool(key.scopes & {PREDICT, WATCH})
+    return call.key is None or bool(call.key.scopes & {PREDICT, WATCH})
 
 
 def _figures(looked: Looked, name: str) -> object:

@@ -21,7 +21,7 @@ from riata.web.api.options import SEQ_MAX, whole
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.watching import FADED_SHOWN
 from riata.web.api.schemas import TEXT
-from riata.web.auth.keys import ADMIN, KEY, WATCH, Key
+from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import IS_STOPPING, Stream
 from riata.web.server.body import header
 
@@ -40,7 +40,7 @@ async def stream(call: Call) -> Stream:
     model, options = call.asked()
     published, streams = call.parts.service.published(model), call.parts.streams
     most = EVENTS.of(options)
-    settings, key = call.parts.settings, caller(call)
+    settings, key = call.parts.settings, call.actor or None
     if streams.open >= settings.streams_max:
         raise Busy(f"{streams.open} streams are open, as many as there may be", "streams_full", retry_after_s=5.0)
     if key is not None and streams.by_key[key] >= settings.streams_per_key:
@@ -53,12 +53,6 @@ async def stream(call: Call) -> Stream:
     return Stream(begun, EVENT_STREAM.encode())
 
 
-def caller(call: Call) -> str | None:
-    """Return the id of the key of the request; None if keys are not required."""
-    key: Key | None = call.request.scope.get(KEY)
-    return None if key is None else key.id
-
-
 async def updates(call: Call, model: str, first: Published, seen: int, most: int | None) -> AsyncIterator[bytes]:
     """Yield nothing at first, then each event as bytes.
 
@@ -67,7 +61,7 @@ async def updates(call: Call, model: str, first: Published, seen: int, most: int
     most  : number of events after which the stream ends; None: no limit
     """
     streams, is_stopping = call.parts.streams, call.request.scope.get(IS_STOPPING, lambda: False)
-    key = caller(call)
+    key = call.actor or None
     streams.change(key, 1)
     try:
         yield b""

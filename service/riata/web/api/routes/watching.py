@@ -24,7 +24,7 @@ from riata.web.api.refused_rows import KEPT
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.health import Behind, replaying, served, standing
 from riata.web.api.schemas import Count, Document, Figure, Object, Time, answer
-from riata.web.auth.keys import ADMIN, ANY, EVERY_MODEL, KEY, PREDICT, SCOPES, WATCH, Key, sees_key, visible
+from riata.web.auth.keys import ADMIN, ANY, EVERY_MODEL, PREDICT, SCOPES, WATCH, Key, sees_key, visible
 from riata.web.server.answers import Answer
 from riata.web.server.body import header
 
@@ -250,10 +250,9 @@ class RefusedRows(Document):
 async def whoami(call: Call) -> Answer:
     """The key of the request, its scopes and its models; without keys, everything is permitted."""
     call.options()
-    key: Key | None = call.request.scope.get(KEY)
-    if key is None:
+    if call.key is None:
         return call.answer({"key": None, "scopes": list(SCOPES), "models": EVERY_MODEL, "expires": None, "quotas": None})
-    return call.answer(shown_key(call, key))
+    return call.answer(shown_key(call, call.key))
 
 
 async def list_keys(call: Call) -> Answer:
