@@ -11,12 +11,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from io import BufferedReader, RawIOBase
-from typing import IO, Any, Final, cast
+from io import BufferedReader
+from typing import IO, Final, cast
 
 import typer
 
-from riata.cli.source import can_go_back, open_source
+from riata.cli.source import Parts, can_go_back, open_source
 from riata.cli.tables import TABLES, Layout, shown, with_known
 
 SUFFIXES: Final = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
@@ -70,27 +70,15 @@ def _table_form(source: BufferedReader, name: str) -> str:
     return next((form for suffix, form in SUFFIXES.items() if plain.endswith(suffix)), "auto")
 
 
-class _Lines(RawIOBase):
+class _Lines(Parts):
     """Numbered lines as a file: each is on its own line number, and the lines between are blank."""
 
     def __init__(self, lines: Iterator[tuple[int, bytes]]) -> None:
-        self._lines = lines
-        self._held = memoryview(b"")
-        self._line = 1
+        super().__init__(_placed(lines))
 
-    def readable(self) -> bool:
-        return True
 
-    def readinto(self, buffer: Any) -> int:
-        room = memoryview(buffer)
-        while not self._held:
-            found = next(self._lines, None)
-            if found is None:
-                return 0
-            number, line = found
-            self._held = memoryview(b"\n" * (number - self._line) + line + b"\n")
-            self._line = number + 1
-        size = min(len(room), len(self._held))
-        room[:size] = self._held[:size]
-        self._held = self._held[size:]
-        return size
+def _placed(lines: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
+    last = 0
+    for number, line in lines:
+        yield b"\n" * (number - last - 1) + line + b"\n"
+        last = number

@@ -215,7 +215,7 @@ def in_utf8(source: BufferedReader, name: str) -> BufferedReader:
     if encoding == "utf-8-sig":
         source.read(len(codecs.BOM_UTF8))
         return source
-    return BufferedReader(_Decoded(source, name, encoding))
+    return BufferedReader(Parts(_decoded(source, name, encoding)))
 
 
 def not_utf8(name: str, error: UnicodeDecodeError) -> Malformed:
@@ -240,12 +240,24 @@ def _reads(wrong: bytes, encoding: str) -> bool:
     return True
 
 
-class _Decoded(RawIOBase):
-    """A text in another encoding as the bytes of UTF-8."""
+def _decoded(source: IO[bytes], name: str, encoding: str) -> Iterator[bytes]:
+    """Yield a text in another encoding as the bytes of UTF-8."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    part = b" "
+    while part:
+        part = source.read(_PART_BYTES)
+        try:
+            yield decoder.decode(part, final=not part).encode()
+        except UnicodeError:
+            told = f"it begins as {encoding.upper()}, and is not"
+            raise Malformed(f"{name}: {told}; write it as UTF-8", "invalid_utf8") from None
 
-    def __init__(self, source: IO[bytes], name: str, encoding: str) -> None:
-        self._source, self._name, self._encoding = source, name, encoding
-        self._decoder = codecs.getincrementaldecoder(encoding)()
+
+class Parts(RawIOBase):
+    """Parts of bytes, one after the other, as a file."""
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts = parts
         self._held = memoryview(b"")
 
     def readable(self) -> bool:
@@ -254,14 +266,10 @@ class _Decoded(RawIOBase):
     def readinto(self, buffer: Any) -> int:
         room = memoryview(buffer)
         while not self._held:
-            part = self._source.read(_PART_BYTES)
-            try:
-                self._held = memoryview(self._decoder.decode(part, final=not part).encode())
-            except UnicodeError:
-                told = f"it begins as {self._encoding.upper()}, and is not"
-                raise Malformed(f"{self._name}: {told}; write it as UTF-8", "invalid_utf8") from None
-            if not part:
-                break
+            part = next(self._parts, None)
+            if part is None:
+                return 0
+            self._held = memoryview(part)
         size = min(len(room), len(self._held))
         room[:size] = self._held[:size]
         self._held = self._held[size:]
