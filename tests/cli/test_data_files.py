@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Malformed, TooLarge
-from riata.cli.data_files import FileData, data_of_files
+from riata.cli.data_files import FileData, data_of_file
 from riata.cli.fit_setup import Beginning, fit_config
 from riata.lab.batch import segment_data
 from riata.run.state.config import ModelConfig
@@ -57,47 +57,46 @@ def arrow_of(folder: Path, batch_rows: int = 200, rows: int = 600) -> Path:
 @pytest.mark.parametrize("form", [*FORMATS, "arrow"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_every_format_gives_the_same_rows(form: str, threads: int, tmp_path: Path) -> None:
-    with data_of_files([str(written(tmp_path, "ndjson"))], config, threads=1) as plain:
+    with data_of_file(str(written(tmp_path, "ndjson")), config, threads=1) as plain:
         wanted = content(plain)
         assert (plain.rows, plain.data.rows, plain.data.nnz, plain.config.labels) == (600, 600, 1200, "0/1")
     path = arrow_of(tmp_path) if form == "arrow" else written(tmp_path, form)
-    with data_of_files([str(path)], config, threads=threads) as data:
+    with data_of_file(str(path), config, threads=threads) as data:
         found = content(data)
         assert [row[1] for row in found] == [row[1] for row in wanted]
         assert sorted(data.names.everything()) == sorted(plain.names.everything())
         assert found == wanted
 
 
-def test_files_follow_each_other_and_may_be_packed_or_of_other_formats(tmp_path: Path) -> None:
-    one, two = written(tmp_path, "vw"), written(tmp_path, "svmlight", 100)
-    packed = tmp_path / "rows.gz"
+def test_a_file_may_be_packed(tmp_path: Path) -> None:
+    one, packed = written(tmp_path, "vw"), tmp_path / "rows.gz"
     packed.write_bytes(gzip.compress(one.read_bytes()))
-    with data_of_files([str(one)], config) as first, data_of_files([str(two)], config) as second:
-        wanted = content(first) + content(second)
-    with data_of_files([str(packed), str(two)], config) as both:
-        assert content(both) == wanted
-        assert both.rows == 700
+    with data_of_file(str(one), config) as wanted, data_of_file(str(packed), config) as found:
+        assert content(found) == content(wanted)
 
 
 def test_neither_parts_nor_segments_move_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(written(tmp_path, "vw"))
-    with data_of_files([path], config) as data:
+    with data_of_file(path, config) as data:
         wanted = content(data)
     monkeypatch.setattr(segment, "ROWS_MAX", 70)
     monkeypatch.setattr(segment_data, "PART_ROWS", 64)
-    with data_of_files([path], config) as data:
+    with data_of_file(path, config) as data:
         assert len(data.data.parts) == 10
         assert content(data) == wanted
 
 
-def test_rows_that_are_refused_are_named_with_their_file(tmp_path: Path) -> None:
-    one, two = tmp_path / "a.vw", tmp_path / "b.ndjson"
-    one.write_text("1 | a\n-1 | b\nx | c\n")
+def test_rows_that_are_refused_are_named_and_a_row_that_comes_twice_counts_once(tmp_path: Path) -> None:
+    path = tmp_path / "b.ndjson"
     rows = [(1, "p"), (2, "q"), (-1, "r"), (-1, "r")]
-    two.write_text("".join(f'{{"features":{{"a":1}},"label":{label},"event_id":"{key}"}}\n' for label, key in rows))
-    with data_of_files([str(one), str(two)], config) as data:
-        assert (data.rows, data.rejected, data.duplicate, data.data.rows) == (7, 2, 1, 4)
-        assert [(Path(file).name, problem.line) for file, problem in data.problems] == [("a.vw", 3), ("b.ndjson", 2)]
+    path.write_text("".join(f'{{"features":{{"a":1}},"label":{label},"event_id":"{key}"}}\n' for label, key in rows))
+    with data_of_file(str(path), plus_minus) as data:
+        assert (data.rows, data.rejected, data.duplicate, data.data.rows) == (4, 1, 1, 2)
+        assert [(problem.line, problem.code) for problem in data.problems] == [(2, "bad_label")]
+
+
+def plus_minus(start: Beginning) -> ModelConfig:
+    return fit_config(start, "-1/+1", None, None, [])
 
 
 def two_classes(start: Beginning) -> ModelConfig:
@@ -108,10 +107,10 @@ def test_a_refused_row_of_columns_is_named_by_its_number(tmp_path: Path) -> None
     path = tmp_path / "x.arrow"
     columns = arrow_stream.examples([["a"], ["b"], ["c"]], [[1.0]] * 3, np.array([1.0, 0.5, 0.0]))
     path.write_bytes(arrow_stream.stream(columns, 3))
-    with data_of_files([str(path)], two_classes) as data:
+    with data_of_file(str(path), two_classes) as data:
         assert (data.rows, data.rejected, data.data.rows) == (3, 1, 2)
-        assert [problem.line for _, problem in data.problems] == [2]
-    with pytest.raises(Malformed, match="neither 0/1 nor"), data_of_files([str(path)], config):
+        assert [problem.line for problem in data.problems] == [2]
+    with pytest.raises(Malformed, match="neither 0/1 nor"), data_of_file(str(path), config):
         pass
 
 
@@ -126,7 +125,7 @@ def test_a_refused_row_of_columns_is_named_by_its_number(tmp_path: Path) -> None
 def test_a_file_that_cannot_be_read_is_named(body: bytes, why: str, tmp_path: Path) -> None:
     path = tmp_path / "rows.arrow"
     path.write_bytes(body)
-    with pytest.raises(Malformed, match=f"rows.arrow: .*{why}"), data_of_files([str(path)], config):
+    with pytest.raises(Malformed, match=f"rows.arrow: .*{why}"), data_of_file(str(path), config):
         pass
 
 
@@ -134,20 +133,18 @@ def test_a_stream_that_is_cut_or_has_too_large_batches_is_refused(tmp_path: Path
     path = arrow_of(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-400])
-    with pytest.raises(Malformed, match=r"not an Arrow stream.*message body"), data_of_files([str(path)], config):
+    with pytest.raises(Malformed, match=r"not an Arrow stream.*message body"), data_of_file(str(path), config):
         pass
     path = arrow_of(tmp_path, batch_rows=10_001, rows=10_001)
     with (
         pytest.raises(TooLarge, match=r"rows\.arrow: .*at most 10000 rows in a record batch"),
-        data_of_files([str(path)], config),
+        data_of_file(str(path), config),
     ):
         pass
 
 
-def test_no_file_is_refused_and_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no file is given"), data_of_files([], config):
-        pass
-    with pytest.raises(BadInput, match=r"nothing\.vw"), data_of_files([str(tmp_path / "nothing.vw")], config):
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"nothing\.vw"), data_of_file(str(tmp_path / "nothing.vw"), config):
         pass
 
 
@@ -155,6 +152,6 @@ def test_the_temporary_segments_are_removed(tmp_path: Path, monkeypatch: pytest.
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    with data_of_files([str(written(tmp_path, "vw"))], config):
+    with data_of_file(str(written(tmp_path, "vw")), config):
         assert len(os.listdir(scratch)) == 1
     assert os.listdir(scratch) == []

@@ -11,7 +11,7 @@ import pytest
 
 from riata import Model
 from riata.base.errors import BadInput
-from riata.cli.tables import layout_of
+from riata.cli.tables import ColumnOptions
 from riata.cli.written_numbers import PLAIN, WrittenNumbers
 from tests.cli.fake_service import FakeService, service
 from tests.cli.test_tables import rows_of
@@ -173,7 +173,7 @@ def test_the_forms_are_the_same_however_the_cells_are_cut_into_parts() -> None:
 
 def test_a_column_that_two_options_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="--number a: the column is named with --category too"):
-        layout_of("auto", category=["a"], number=["a"])
+        ColumnOptions(category=["a"], number=["a"]).layout("auto")
     with pytest.raises(BadInput, match="no column 'b'"):
         rows_of(table(tmp_path, "a,label\n1,1\n"), number=["b"])
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from riata.base.errors import BadInput, Malformed
 from riata.cli.open_table import open_rows
-from riata.cli.tables import layout_of
+from riata.cli.tables import ColumnOptions
 from tests.cli.fake_service import FakeService, service
 from tests.cli.test_verbs import run, succeeds
 
@@ -39,7 +41,8 @@ def churn(tmp_path: Path) -> Path:
 
 
 def lines_of(path: Path, **options: object) -> list[bytes]:
-    with open_rows(str(path), layout_of("auto", **options)) as source:  # type: ignore[arg-type]
+    columns: Any = {one.name: options.pop(one.name) for one in fields(ColumnOptions) if one.name in options}
+    with open_rows(str(path), ColumnOptions(**columns).layout("auto", **options)) as source:  # type: ignore[arg-type]
         return source.read().split(b"\n")
 
 

@@ -107,8 +107,8 @@ def compare(
 
 def _compared(request: Request, names: list[str], gamma: float | None, settings: dict[str, Any]) -> dict[str, Any]:
     """Read the file, run the solvers, and return the report."""
-    from riata.cli.data_files import data_of_files
-    from riata.cli.progress import pass_progress, rows_so_far
+    from riata.cli.data_files import data_asked_for
+    from riata.cli.progress import pass_progress
     from riata.cli.solve import notes_of
     from riata.lab.batch.pool import Threads
     from riata.lab.batch.problem import Problem
@@ -117,9 +117,7 @@ def _compared(request: Request, names: list[str], gamma: float | None, settings:
     from riata.wire.solver_options import SolverOptions
 
     with ExitStack() as stack:
-        with rows_so_far("read") as on_block:
-            files = data_of_files([request.file], request.config, request.layout, request.threads, on_block=on_block)
-            found = stack.enter_context(files)
+        found = stack.enter_context(data_asked_for(request))
         pool = stack.enter_context(Threads(request.threads))
         may_go_on = stack.enter_context(interruptible())
         show = stack.enter_context(pass_progress())
@@ -137,7 +135,7 @@ def _compared(request: Request, names: list[str], gamma: float | None, settings:
             "rows": found.data.rows,
             "rejected": found.rejected,
             "rejected_codes": found.codes,
-            "problems": [{"line": one.line, "code": one.code, "detail": one.detail} for _, one in found.problems],
+            "problems": [{"line": one.line, "code": one.code, "detail": one.detail} for one in found.problems],
             "features": found.data.features,
             "values": found.data.nnz,
             "gamma": penalty,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
-from riata.base.errors import BadInput, Malformed, TooLarge
+from riata.base.errors import Malformed, TooLarge
 from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.cli.blocks import blocks, head_of, position
-from riata.cli.fit_setup import AUTO, Beginning, recognised
+from riata.cli.fit_setup import AUTO, Beginning, Request, recognised
 from riata.cli.open_table import open_rows
-from riata.cli.refusals import LeftOut
+from riata.cli.progress import rows_so_far
+from riata.cli.refusals import LeftOut, require_none
 from riata.cli.source import line_type
 from riata.cli.tables import Layout
 from riata.lab.batch.segment_data import SegmentData, data_of
@@ -27,7 +28,7 @@ from riata.run.state.config import ModelConfig
 from riata.store.segment import Origin, Segment, SegmentBuilder, map_segment
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig, fingerprint
-from riata.wire.given import NUMBER, OTHERS, Given
+from riata.wire.given import NUMBER, Given
 from riata.wire.parse import Context, parse_examples
 from riata.wire.reader import Reader
 from riata.wire.readers import READERS
@@ -41,11 +42,11 @@ SMALLER: Final = f"; write the file with at most {ROWS_PER_REQUEST_MAX} rows in 
 MakeConfig = Callable[[Beginning], ModelConfig]
 
 
-# Write the rows of files as segments, with memory for one segment: batch solvers then pass over them as over a log.
+# Write the rows of a file as segments, with memory for one segment: batch solvers then pass over them as over a log.
 
 
 class FileSegments(FileReading):
-    """Reads files into segments in `directory`, which belongs to the caller. Row i of all rows that are accepted is event i."""
+    """Reads a file into segments in `directory`, which belongs to the caller. Row i of those that are accepted is event i."""
 
     def __init__(self, config: ModelConfig, content_type: str, directory: Path) -> None:
         super().__init__(config, content_type, self._add)
@@ -53,10 +54,6 @@ class FileSegments(FileReading):
         self._directory = directory
         self._segments: list[Segment] = []
         self._builder = self._begin(0)
-
-    def kinds(self) -> dict[str, str]:
-        """Return the kinds of the fields so far."""
-        return {OTHERS: "off"} if self.names.kinds is None else self.names.kinds.documents()
 
     def finish(self) -> list[Segment]:
         """Write what is left, and return all segments, oldest first."""
@@ -80,13 +77,13 @@ class FileSegments(FileReading):
 
 @dataclass(frozen=True, slots=True)
 class FileData:
-    """The rows of some files.
+    """The rows of a file.
 
-    data      : for a solver; valid inside `data_of_files`
+    data      : for a solver; valid inside `data_of_file`
     config    : by which the rows were read
     names     : feature names seen
     rows      : rows read, of which `rejected` could not be, and `duplicate` had the event_id of an earlier row
-    problems  : the first rows that were rejected, in which file, and why
+    problems  : the first rows that were rejected, and why
     codes     : how many were rejected by the code of the reason
     """
 
@@ -96,62 +93,64 @@ class FileData:
     rows: int
     rejected: int
     duplicate: int
-    problems: list[tuple[str, Problem]]
+    problems: list[Problem]
     codes: dict[str, int]
 
 
 @contextmanager
-def data_of_files(
-    files: Sequence[str],
+def data_asked_for(request: Request, strict: bool = False) -> Iterator[FileData]:
+    """Read the file of a request, and show the progress. Raises as `data_of_file` does; if `strict`, `Malformed` if a row was
+    rejected."""
+    with ExitStack() as stack:
+        with rows_so_far("read") as on_block:
+            data = data_of_file(request.file, request.config, request.layout, request.threads, on_block)
+            found = stack.enter_context(data)
+        if strict:
+            require_none(found.problems)
+        yield found
+
+
+@contextmanager
+def data_of_file(
+    file: str,
     make_config: MakeConfig,
     layout: Layout = AS_IT_IS,
     threads: int = 2,
-    bits: int | None = None,
     on_block: Callable[[int, int], None] = lambda _position, _rows: None,
 ) -> Iterator[FileData]:
-    """Read files into temporary segments, and give the data of all their rows. The memory does not grow with the rows; the
+    """Read a file into temporary segments, and give the data of its rows. The memory does not grow with the rows; the
     segments take about as much space as a log would, in the directory for temporary files (TMPDIR). If the learner forgets, later
     rows weigh more.
 
-    make_config : returns the configuration, from the beginning of the first file
-    layout      : of every file; with the format auto, each is recognised by its name or its first rows
-    bits        : a feature is a slot, the top bits of its hash. Default: as many as the learner of the configuration uses
-    on_block    : called with the position in the present file, and the rows of all files so far
+    make_config : returns the configuration, from the beginning of the file
+    layout      : of the file; with the format auto, it is recognised by its name or its first rows
+    on_block    : called with the position in the file, and the rows so far
 
     Raises `BadInput`, `Malformed`, `TooLarge`, and what `data_of` raises.
     """
-    if not files:
-        raise BadInput("no file is given", "no_file")
+    left = LeftOut()
     with tempfile.TemporaryDirectory(prefix="riata-rows-") as folder:
-        reading: FileSegments | None = None
-        config: ModelConfig | None = None
-        problems: list[tuple[str, Problem]] = []
+        with open_rows(file, replace(layout, watcher=left)) as source:
+            start = _beginning(source, file, layout.line_form)
+            config = make_config(start.beginning)
+            reading = FileSegments(config, start.content_type, Path(folder))
+            reading.begin_after(start.beginning.header, start.beginning.lines)
 
-        def advance(at: int) -> bool:
-            on_block(at, 0 if reading is None else reading.rows)
-            return True
+            def advance(at: int) -> bool:
+                on_block(at, reading.rows)
+                return True
 
-        for file in files:
-            left = LeftOut()
-            known = layout.known if reading is None else reading.kinds
-            with open_rows(file, replace(layout, watcher=left, known=known)) as source:
-                start = _beginning(source, file, layout.line_form)
-                if reading is None or config is None:
-                    config = make_config(start.beginning)
-                    reading = FileSegments(config, start.content_type, Path(folder))
-                reading.begin_file(start.content_type)
-                reading.begin_after(start.beginning.header, start.beginning.lines)
-                with _named(file, start.way_out):
-                    reading.run(start.blocks(source, reading), threads, advance)
-                    left.give(reading, len(problems))
-                    problems += [(file, problem) for problem in reading.problems[len(problems) :]]
-        assert reading is not None
-        assert config is not None
-        learner_bits = config.learner.slot_bits(config.encoder.bits)
-        slot_bits, by_label = learner_bits if bits is None else bits, config.label_weight.by_label
-        data = data_of(reading.finish(), slot_bits, rho=rho_of(config), by_label=by_label)
+            with _named(file, start.way_out):
+                reading.run(start.blocks(source, reading), threads, advance)
+                left.give(reading)
+        data = data_of(
+            reading.finish(),
+            config.learner.slot_bits(config.encoder.bits),
+            rho=rho_of(config),
+            by_label=config.label_weight.by_label,
+        )
         codes = dict(reading.codes.most_common())
-        yield FileData(data, config, reading.names, reading.rows, reading.rejected, reading.duplicate, problems, codes)
+        yield FileData(data, config, reading.names, reading.rows, reading.rejected, reading.duplicate, reading.problems, codes)
 
 
 @dataclass(frozen=True, slots=True)

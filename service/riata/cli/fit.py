@@ -20,38 +20,11 @@ from riata.base.errors import BadInput, Malformed
 from riata.cli.connect import FORMATS, CurvesOption, FormatOption, LabelWeightOption, require_format
 from riata.cli.fit_setup import INTERRUPTED, Request, interruptible
 from riata.cli.model_setup import POSITIVE_WEIGHT, InteractionsOption
-from riata.cli.refusals import left_out
+from riata.cli.option_groups import takes_groups
+from riata.cli.refusals import left_out, problem_lines, require_none
 from riata.cli.serve import BLAS_THREADS
-from riata.cli.solver_options import (
-    AtOnceOption,
-    BoundOption,
-    DaskOption,
-    EtaOption,
-    GammaOption,
-    KOption,
-    MachinesOption,
-    MemoryOption,
-    PassesOption,
-    PatienceOption,
-    PoolOptions,
-    ProcessesOption,
-    RoundsOption,
-    SeedOption,
-    SolverOption,
-    ToleranceOption,
-    require_one_model,
-    solver_options,
-)
-from riata.cli.tables import (
-    CategoryOption,
-    DropOption,
-    EventIdOption,
-    HeaderOption,
-    LabelOption,
-    NumberOption,
-    PositiveOption,
-    layout_of,
-)
+from riata.cli.solver_options import PoolOptions, SolverGiven, require_one_model
+from riata.cli.tables import ColumnOptions, PositiveOption
 from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -88,8 +61,10 @@ TableOption = Annotated[
 ]
 
 
+@takes_groups
 def fit(
     file: Annotated[str, typer.Argument(help=f"Labelled rows: {FORMATS}; may be gzipped; - is stdin.")],
+    *,
     online: Annotated[bool, typer.Option("--online", help="Learn in one pass and predict each row before it is learnt.")] = False,
     batch: Annotated[
         bool, typer.Option("--batch", help="Find the optimum of the log-likelihood under an L1 penalty, in several passes.")
@@ -113,29 +88,11 @@ def fit(
         bool, typer.Option("--strict", help="Stop if a row cannot be learnt: --online at the first; write nothing.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
-    solver: SolverOption = "auto",
-    gamma: GammaOption = None,
-    k: KOption = None,
-    tolerance: ToleranceOption = 1e-6,
-    memory_bytes_max: MemoryOption = None,
-    bound: BoundOption = None,
-    at_once: AtOnceOption = None,
-    machines: MachinesOption = None,
-    eta: EtaOption = None,
-    rounds: RoundsOption = None,
-    passes_max: PassesOption = None,
-    seed: SeedOption = None,
-    processes: ProcessesOption = None,
-    dask: DaskOption = None,
-    patience_s: PatienceOption = None,
+    solving: SolverGiven,
+    pool: PoolOptions,
     progress_table: TableOption = False,
-    label: LabelOption = None,
-    drop: DropOption = None,
-    category: CategoryOption = None,
-    number: NumberOption = None,
-    header: HeaderOption = None,
+    columns: ColumnOptions,
     positive: PositiveOption = None,
-    event_id: EventIdOption = None,
     subject: Annotated[str | None, typer.Option("--subject", hidden=True)] = None,
 ) -> None:
     """Learn a file of labelled rows without a service.
@@ -149,14 +106,12 @@ def fit(
     """
     _require(form, online, batch, progress_table, subject)
     settings = _settings(setting or [], {"encoder.bits": bits, POSITIVE_WEIGHT: label_weight})
-    table = layout_of(form, label, drop, category, positive, event_id, labels=labels, header=header, number=number)
+    table = columns.layout(form, positive, labels=labels)
     request = Request(file, table, labels, learner, settings, model_file, threads, out, as_json, interactions or (), curve or ())
     request = replace(request, layout=replace(table, known=request.kinds))
     if online:
         return _fit_online(request, strict, progress_table)
-    more = {"k": k, "memory_bytes_max": memory_bytes_max, "at_once": at_once, "machines": machines, "eta": eta, "rounds": rounds}
-    options = solver_options(solver, gamma, tolerance, bound, passes_max=passes_max, seed=seed, **more)
-    return _fit_batch(request, options, strict, PoolOptions(threads, processes, dask, patience_s))
+    return _fit_batch(request, solving.options(), strict, pool)
 
 
 def _settings(given: list[str], options: dict[str, float | None]) -> list[str]:
@@ -242,9 +197,8 @@ def _progress(file: str, run: Fit, table: bool) -> Iterator[Callable[[int], bool
 def _judge(run: Fit, left: LeftOut, strict: bool) -> bool:
     """Return true. If `strict`, raises `Malformed` with the first row that was not learnt."""
     left.give(run)
-    if strict and run.problems:
-        first = run.problems[0]
-        raise Malformed(f"line {first.line}: {first.detail} [{first.code}]; nothing was written", first.code)
+    if strict:
+        require_none(run.problems)
     return True
 
 
@@ -312,8 +266,7 @@ def show(report: dict[str, Any]) -> str:
         from riata.cli.show import warning_text
 
         lines += [("warning", f"{warning_text(one)} [{one['code']}]") for one in report["warnings"]]
-    problems = [f"line {one['line']}: {one['detail']} [{one['code']}]" for one in report["problems"]]
-    return "\n".join([*problems, *(f"{name:9} {text}" for name, text in lines)])
+    return "\n".join([*problem_lines(report), *(f"{name:9} {text}" for name, text in lines)])
 
 
 def _classes(report: dict[str, Any]) -> list[tuple[str, str]]:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import ExitStack
 from typing import Any
 
-import typer
-
-from riata.base.directories import write_whole
 from riata.base.document import write_document
-from riata.base.errors import Malformed
-from riata.cli.data_files import FileData, data_of_files
-from riata.cli.fit_setup import INTERRUPTED, Request, interruptible
-from riata.cli.progress import rows_so_far
-from riata.cli.refusals import left_out
+from riata.cli.data_files import FileData, data_asked_for
+from riata.cli.fit_setup import Request, conclude, interruptible, last_lines
+from riata.cli.refusals import left_out, problem_lines
 from riata.cli.solve import notes_of, solve, table_of
 from riata.cli.solver_options import PoolOptions, pool_of
 from riata.lab.batch.problem import Problem, Solution
@@ -29,26 +23,16 @@ def fit_batch(request: Request, options: SolverOptions, strict: bool, where: Poo
     """Read the file, solve, write the model, and report. Raises as the readers and solvers do."""
     started = time.perf_counter()
     with ExitStack() as stack:
-        with rows_so_far("read") as on_block:
-            files = data_of_files([request.file], request.config, request.layout, request.threads, on_block=on_block)
-            found = stack.enter_context(files)
-        if strict and found.problems:
-            first = found.problems[0][1]
-            raise Malformed(f"line {first.line}: {first.detail} [{first.code}]; nothing was written", first.code)
-        pool = stack.enter_context(pool_of(where, found.data))
+        found = stack.enter_context(data_asked_for(request, strict))
+        pool = stack.enter_context(pool_of(where, request.threads, found.data))
         may_go_on = stack.enter_context(interruptible())
         choice, solved = solve(options, found.data, found.config, pool, may_go_on)
         content = None if request.out is None else export(found, *solved[0])
         bits, names = found.data.bits, found.names
-        report = {**rows_report(found), **report_of(choice.name, choice.reason, solved, pool), "interrupted": not may_go_on()}
+        report = rows_report(found, request.file)
+        report |= {**report_of(choice.name, choice.reason, solved, pool), "interrupted": not may_go_on()}
         notes = notes_of(report["solutions"], lambda slot: names.in_slot(slot, bits))
-    if request.out is not None and content is not None:
-        write_whole(request.out, content)
-    report["seconds"] = round(time.perf_counter() - started, 3)
-    report["out"] = None if request.out is None else {"file": str(request.out), "bytes": len(content or b"")}
-    typer.echo(json.dumps(report) if request.as_json else _shown(report, notes))
-    if report["interrupted"] or report["rejected"]:
-        raise typer.Exit(INTERRUPTED if report["interrupted"] else 1)
+    conclude(report, (request.out, content), request.as_json, started, lambda told: _shown(told, notes))
 
 
 def export(found: FileData, problem: Problem, solution: Solution) -> bytes:
@@ -58,7 +42,7 @@ def export(found: FileData, problem: Problem, solution: Solution) -> bytes:
     return write_export(frozen.header, frozen.arrays, found.names.everything(), weights)
 
 
-def rows_report(found: FileData) -> dict[str, Any]:
+def rows_report(found: FileData, file: str) -> dict[str, Any]:
     """Return what was read, as a document."""
     return {
         "rows": found.rows,
@@ -66,7 +50,7 @@ def rows_report(found: FileData) -> dict[str, Any]:
         "rejected": found.rejected,
         "rejected_codes": found.codes,
         "duplicate": found.duplicate,
-        "problems": [{"file": file, "line": one.line, "code": one.code, "detail": one.detail} for file, one in found.problems],
+        "problems": [{"file": file, "line": one.line, "code": one.code, "detail": one.detail} for one in found.problems],
         "config": write_document(found.config),
     }
 
@@ -74,7 +58,7 @@ def rows_report(found: FileData) -> dict[str, Any]:
 def _shown(report: dict[str, Any], notes: list[str]) -> str:
     """Return the report as lines of text."""
     lines = [
-        *(f"line {one['line']}: {one['detail']} [{one['code']}]" for one in report["problems"]),
+        *problem_lines(report),
         f"rows      {report['learnt']:,}{left_out(report, 'rejected', 'duplicate')}; {report['features']:,} features",
         f"solver    {report['reason']}",
         f"base rate log loss {report['base_log_loss']:.4f}",
@@ -82,8 +66,4 @@ def _shown(report: dict[str, Any], notes: list[str]) -> str:
         *notes,
         f"time      {report['seconds']:.2f} s; the losses are of the rows that were fitted",
     ]
-    if report["out"] is not None:
-        lines.append(f"written   {report['out']['file']}, {report['out']['bytes']:,} bytes")
-    if report["interrupted"]:
-        lines.append("stopped   by Ctrl-C; these are the best weights so far")
-    return "\n".join(lines)
+    return "\n".join([*lines, *last_lines(report)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import typer
+
+from riata.base.directories import write_whole
 from riata.base.errors import BadInput, Malformed
 from riata.cli.model_setup import (
     add_curves,
@@ -149,6 +153,35 @@ class Request:
         crosses = crosses_of(self.interactions, start.form, start.rows)
         settings = [*self.settings, f"encoder.crosses={json.dumps(crosses)}"] if crosses else self.settings
         return fit_config(start, self.labels, self.model_file, self.learner, settings, self.curves)
+
+
+def conclude(
+    report: dict[str, Any],
+    made: tuple[Path | None, bytes | None],
+    as_json: bool,
+    started: float,
+    shown: Callable[[dict[str, Any]], str],
+) -> None:
+    """Write a model, then the report on it, which gets `seconds` since `started`, and `out`. Raises `typer.Exit` with the code of
+    an interruption, or 1 if rows were rejected.
+
+    made : the file of the model, and its content
+    """
+    out, content = made
+    if out is not None and content is not None:
+        write_whole(out, content)
+    report["seconds"] = round(time.perf_counter() - started, 3)
+    report["out"] = None if out is None else {"file": str(out), "bytes": len(content or b"")}
+    typer.echo(json.dumps(report) if as_json else shown(report))
+    if report["interrupted"] or report.get("rejected"):
+        raise typer.Exit(INTERRUPTED if report["interrupted"] else 1)
+
+
+def last_lines(report: dict[str, Any], kept: str = "these are the best weights so far") -> list[str]:
+    """Return where a model was written, and whether Ctrl-C ended the work, as lines of text. kept : what there is then."""
+    out = report["out"]
+    lines = [] if out is None else [f"written   {out['file']}, {out['bytes']:,} bytes"]
+    return lines + ([f"stopped   by Ctrl-C; {kept}"] if report["interrupted"] else [])
 
 
 @contextmanager

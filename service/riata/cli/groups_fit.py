@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -10,17 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import typer
-
 from riata.base.directories import write_whole
-from riata.base.errors import Malformed
 from riata.base.svg import COLOURS, Svg, curve_points
-from riata.cli.data_files import FileData, data_of_files
+from riata.cli.data_files import FileData, data_asked_for
 from riata.cli.fit_batch import export, rows_report
-from riata.cli.fit_setup import INTERRUPTED, Request, interruptible
+from riata.cli.fit_setup import Request, conclude, interruptible, last_lines
 from riata.cli.plot import draw
-from riata.cli.progress import pass_progress, rows_so_far
-from riata.cli.refusals import left_out
+from riata.cli.progress import pass_progress
+from riata.cli.refusals import left_out, problem_lines
 from riata.cli.solver_options import group_tables
 from riata.lab.batch.data import Data
 from riata.lab.batch.pool import Threads
@@ -60,12 +56,7 @@ def fit_groups(request: Request, options: GroupOptions) -> None:
     started = time.perf_counter()
     declared = read_groups(group_tables(options.file, options.given))
     with ExitStack() as stack:
-        with rows_so_far("read") as on_block:
-            files = data_of_files([request.file], request.config, request.layout, request.threads, on_block=on_block)
-            found = stack.enter_context(files)
-        if options.strict and found.problems:
-            first = found.problems[0][1]
-            raise Malformed(f"line {first.line}: {first.detail} [{first.code}]; nothing was written", first.code)
+        found = stack.enter_context(data_asked_for(request, options.strict))
         pool = stack.enter_context(Threads(request.threads))
         may_go_on = stack.enter_context(interruptible())
         names = _names(found)
@@ -83,7 +74,7 @@ def fit_groups(request: Request, options: GroupOptions) -> None:
 
             solved = solver.solve(Problem(found.data, link_of(found.config), 1.0), pool, watch)
         content = None if request.out is None else export(found, solved.problem, solved.solution)
-        report = {**rows_report(found), **_report(solved, found.data, names), "interrupted": not may_go_on()}
+        report = {**rows_report(found, request.file), **_report(solved, found.data, names), "interrupted": not may_go_on()}
         report["groups"] = [
             {"name": name, "features": len(ranks), "runs": is_runs, "absent": absent, "spread": spread}
             for name, ranks, is_runs, absent, spread in zip(
@@ -96,15 +87,9 @@ def fit_groups(request: Request, options: GroupOptions) -> None:
             for one in report["groups"]
             if one["spread"] > UNEVEN
         ]
-    if request.out is not None and content is not None:
-        write_whole(request.out, content)
     if options.svg is not None:
         write_whole(options.svg, draw_groups(report["partition"]).encode())
-    report["seconds"] = round(time.perf_counter() - started, 3)
-    report["out"] = None if request.out is None else {"file": str(request.out), "bytes": len(content or b"")}
-    typer.echo(json.dumps(report) if request.as_json else shown(report))
-    if report["interrupted"] or report["rejected"]:
-        raise typer.Exit(INTERRUPTED if report["interrupted"] else 1)
+    conclude(report, (request.out, content), request.as_json, started, shown)
 
 
 def _names(found: FileData) -> dict[int, list[str]]:
@@ -163,7 +148,7 @@ def shown(report: dict[str, Any]) -> str:
     """Return the report as lines of text."""
     grid = sorted(report["grid"], key=lambda point: point["score"])
     lines = [
-        *(f"line {one['line']}: {one['detail']} [{one['code']}]" for one in report["problems"]),
+        *problem_lines(report),
         f"rows      {report['learnt']:,}{left_out(report, 'rejected', 'duplicate')}",
         f"features  {report['features']:,}, {report['unnamed']:,} without a name",
         *(f"warning   {one}" for one in report["warnings"]),
@@ -176,11 +161,7 @@ def shown(report: dict[str, Any]) -> str:
         _optimum(report),
     ]
     lines += partition_lines(report["groups"], report["partition"])
-    lines.append(f"time      {report['seconds']:.2f} s")
-    if report["out"] is not None:
-        lines.append(f"written   {report['out']['file']}, {report['out']['bytes']:,} bytes")
-    if report["interrupted"]:
-        lines.append("stopped   by Ctrl-C; this is the best point so far")
+    lines += [f"time      {report['seconds']:.2f} s", *last_lines(report, "this is the best point so far")]
     return "\n".join(lines)
 
 

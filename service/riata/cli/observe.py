@@ -31,19 +31,10 @@ from riata.cli.connect import (
     require_format,
 )
 from riata.cli.model_setup import HEAD_ROWS, InteractionsOption, crosses_of, require_own_labels, setting_of
+from riata.cli.option_groups import takes_groups
 from riata.cli.refusals import Refusals
 from riata.cli.source import GZIP_MAGIC, Chunk, Rows, can_go_back, chunks, line_type
-from riata.cli.tables import (
-    CategoryOption,
-    DropOption,
-    EventIdOption,
-    HeaderOption,
-    LabelOption,
-    NumberOption,
-    PositiveOption,
-    SubjectOption,
-    layout_of,
-)
+from riata.cli.tables import ColumnOptions, PositiveOption, SubjectOption, Watcher
 from riata.wire.readers import FILE_READERS, reader_named
 
 if TYPE_CHECKING:
@@ -73,8 +64,10 @@ _SUFFIXES: Final = (".csv", ".tsv", ".txt", ".parquet", ".ndjson", ".jsonl", ".j
 _SAMPLE_BYTES: Final = 2**22  # of a file, whose rows are counted to guess how many it has
 
 
+@takes_groups
 def observe(
     file: Annotated[str, typer.Argument(help=f"Labelled rows: {FORMATS}; may be gzipped; - is stdin.")],
+    *,
     url: UrlOption = DEFAULT_URL,
     model: ModelOption = "default",
     form: FormatOption = "auto",
@@ -84,13 +77,8 @@ def observe(
     ] = None,
     learner: LearnerOption = None,
     label_weight: LabelWeightOption = None,
-    label: LabelOption = None,
-    drop: DropOption = None,
-    category: CategoryOption = None,
-    number: NumberOption = None,
-    header: HeaderOption = None,
+    columns: ColumnOptions,
     positive: PositiveOption = None,
-    event_id: EventIdOption = None,
     subject: SubjectOption = None,
     interactions: InteractionsOption = None,
     source: SourceOption = None,
@@ -118,9 +106,7 @@ def observe(
         raise BadInput("--learner, --label-weight and -q apply to a new model only; give its --labels too", "bad_option")
     settings = [] if label_weight is None else [f"{POSITIVE_WEIGHT}={label_weight}"]
     sending = Sending(model, source_of(file, source, again), file)
-    layout = layout_of(
-        form, label, drop, category, positive, event_id, subject, labels=labels, watcher=sending, header=header, number=number
-    )
+    layout = columns.layout(form, positive, subject, labels=labels, watcher=sending)
     with sending.ending(), ExitStack() as stack:
         service = cache(lambda: stack.enter_context(connected(url)))
         layout = replace(layout, known=lambda: kinds_of(service(), model))
@@ -157,7 +143,7 @@ def source_of(file: str, name: str | None, again: bool) -> str | None:
     return f"{name}#{secrets.token_hex(4)}"
 
 
-class Sending:
+class Sending(Watcher):
     """Sends rows to a model, and counts what becomes of them. `source`: the name of the rows; None: they get no ids."""
 
     def __init__(self, model: str, source: str | None, file: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Have a command take each field of its parameters that are dataclasses as an option, in their place."""
     own = inspect.signature(command, eval_str=True)
-    groups = {name: one.annotation for name, one in own.parameters.items() if is_dataclass(one.annotation)}
+    groups: dict[str, Any] = {name: one.annotation for name, one in own.parameters.items() if is_dataclass(one.annotation)}
     options = []
     for name, one in own.parameters.items():
         options += _options(groups[name]) if name in groups else [one]

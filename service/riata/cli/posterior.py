@@ -81,7 +81,7 @@ def _learnt(request: Request) -> bytes:
     from riata.cli.blocks import blocks, head_of
     from riata.cli.fit_setup import recognised
     from riata.cli.open_table import open_rows
-    from riata.cli.progress import row_progress
+    from riata.cli.progress import rows_so_far
     from riata.cli.refusals import LeftOut
     from riata.cli.source import line_type
     from riata.run.files.fit import Fit
@@ -91,16 +91,9 @@ def _learnt(request: Request) -> bytes:
         start = recognised(head_of(source), request.file, request.layout.line_form)
         run = Fit(request.config(start), line_type(start.form))
         run.begin_after(start.header, start.lines)
-        with row_progress("learnt") as advance:
-            before = 0
-
-            def show(_position: int) -> bool:
-                nonlocal before
-                advance(run.learnt - before)
-                before = run.learnt
-                return True
-
-            run.run(blocks(source, run.scratch, start.rest), request.threads, show)
+        with rows_so_far("learnt") as show:
+            lines = blocks(source, run.scratch, start.rest)
+            run.run(lines, request.threads, lambda position: show(position, run.learnt) is None)
     left.give(run)
     for problem in run.problems:
         typer.echo(f"line {problem.line}: {problem.detail} [{problem.code}]", err=True)

@@ -23,16 +23,8 @@ from riata.cli.connect import (
     kinds_of,
     require_format,
 )
-from riata.cli.tables import (
-    CategoryOption,
-    DropOption,
-    EventIdOption,
-    HeaderOption,
-    LabelOption,
-    Layout,
-    NumberOption,
-    layout_of,
-)
+from riata.cli.option_groups import takes_groups
+from riata.cli.tables import ColumnOptions, Watcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +46,6 @@ from riata.cli.source import Chunk, body_of, line_type
 if TYPE_CHECKING:
     from riata.client import Riata
     from riata.client.errors import RowProblem
-    from riata.wire.given import Given
     from riata.wire.tables import BadRow
 
 EXAMPLE: Final = """Examples:
@@ -64,8 +55,10 @@ EXAMPLE: Final = """Examples:
 - `riata predict churn.csv --model churn --id customer --out scored.csv` keeps the column `customer` beside the predictions."""
 
 
+@takes_groups
 def predict(
     file: Annotated[str, typer.Argument(help=f"Rows: {FORMATS}; may be gzipped; - is stdin.")],
+    *,
     url: UrlOption = DEFAULT_URL,
     model: ModelOption = "default",
     form: FormatOption = "auto",
@@ -84,12 +77,7 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="Write to this file, whose name ends in .csv, .parquet or .ndjson. [default: stdout]")
     ] = None,
-    label: LabelOption = None,
-    drop: DropOption = None,
-    category: CategoryOption = None,
-    number: NumberOption = None,
-    header: HeaderOption = None,
-    event_id: EventIdOption = None,
+    columns: ColumnOptions,
     kept: Annotated[
         str | None,
         typer.Option(
@@ -109,8 +97,10 @@ def predict(
     from riata.cli.progress import row_progress
     from riata.cli.source import chunks, read_rows
 
+    require_format(form)
+    require_free(kept, columns.event_id)
     asking = Asking()
-    layout = replace(_layout(form, label, drop, category, number, event_id, kept), header=header, watcher=asking)
+    layout = columns.layout(form, labelled=False, kept=kept, watcher=asking)
     with ExitStack() as stack:
         options = {"model": model, "explain": explain, "remember": remember, "level": level}
         service = cache(lambda: stack.enter_context(connected(url)))
@@ -161,21 +151,6 @@ def _counted(answers: Answers) -> tuple[int, int]:
     return unknown, unknown + sum(answer["known_features"] for answer in predicted)
 
 
-def _layout(
-    form: str,
-    label: str | None,
-    drop: list[str] | None,
-    category: list[str] | None,
-    number: list[str] | None,
-    event_id: str | None,
-    kept: str | None,
-) -> Layout:
-
-    require_format(form)
-    require_free(kept, event_id)
-    return replace(layout_of(form, label, drop, category, None, event_id, number=number, labelled=False), kept=kept)
-
-
 def _unlabelled(rows: Rows, beside: Kept) -> Iterator[tuple[int, bytes]]:
     from riata.cli.model_setup import without_label
 
@@ -210,7 +185,7 @@ class NotPredicted(RiataError):
         self.errors = errors
 
 
-class Asking:
+class Asking(Watcher):
     """Watches the rows of a table, and asks for those that are read.
 
     refusals : what was not predicted so far
@@ -220,15 +195,6 @@ class Asking:
     def __init__(self) -> None:
         self.refusals, self.without = Refusals(), Counter[str]()
         self._left: deque[tuple[int, dict[str, Any]]] = deque()  # rows of a table that are left out
-
-    def begins(self, rows: int) -> None:
-        """There are so many rows."""
-
-    def labels(self, found: Mapping[Given, int]) -> None:
-        """These are its labels, which are not looked at."""
-
-    def made(self, example: dict[str, Any]) -> None:
-        """This is the next row."""
 
     def refuses(self, row: BadRow) -> None:
         """Note a row that is left out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,30 +14,17 @@ import typer
 from riata.base.errors import BadInput
 from riata.cli.connect import DEFAULT_URL, ModelArgument, UrlOption, connected
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
+from riata.cli.option_groups import takes_groups
 from riata.cli.solver_options import (
     PANEL,
-    AtOnceOption,
-    BoundOption,
-    DaskOption,
-    EtaOption,
-    GammaOption,
     GroupOption,
     GroupsOption,
-    KOption,
-    MachinesOption,
-    MemoryOption,
-    PassesOption,
-    PatienceOption,
     PoolOptions,
-    ProcessesOption,
-    RoundsOption,
-    SeedOption,
+    SolverGiven,
     SvgOption,
-    ToleranceOption,
     group_tables,
     pool_of,
     require_one_model,
-    solver_options,
 )
 from riata.wire.solver_options import LAPS, SolverOptions, described
 
@@ -45,9 +33,6 @@ HoldOutOption = Annotated[
     typer.Option(min=0.0, max=0.5, help="With --url: share of the newest events that judges. [default: the gate's]"),
 ]
 PromoteOption = Annotated[bool, typer.Option("--promote", help="With --url: let the model go on from it if the gate says so.")]
-RefitSolverOption = Annotated[
-    str, typer.Option(help=f"{described()}, {LAPS} (runs of features within groups, with --url).", rich_help_panel=PANEL)
-]
 RunKOption = Annotated[
     list[float] | None,
     typer.Option(
@@ -65,8 +50,19 @@ EXAMPLE: Final = """Examples:
 - `riata refit clicks --data ./riata-data --out clicks.riata`, then `POST /models/clicks/import`, replaces the model."""
 
 
+@dataclass(frozen=True, slots=True)
+class RefitSolver(SolverGiven):
+    """The solver of a refit."""
+
+    solver: Annotated[
+        str, typer.Option(help=f"{described()}, {LAPS} (runs of features within groups, with --url).", rich_help_panel=PANEL)
+    ] = "auto"
+
+
+@takes_groups
 def refit(
     model: ModelArgument,
+    *,
     data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
     store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
     url: Annotated[str | None, typer.Option(help="URL of a running service, which does the work.")] = None,
@@ -74,21 +70,8 @@ def refit(
     threads: Annotated[int, typer.Option(min=1, max=16, help="Threads that solve. They do not change the result.")] = 2,
     out: Annotated[Path | None, typer.Option(help="Write the model to this file, for POST /models/{model}/import.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
-    solver: RefitSolverOption = "auto",
-    gamma: GammaOption = None,
-    k: KOption = None,
-    tolerance: ToleranceOption = 1e-6,
-    memory_bytes_max: MemoryOption = None,
-    bound: BoundOption = None,
-    at_once: AtOnceOption = None,
-    machines: MachinesOption = None,
-    eta: EtaOption = None,
-    rounds: RoundsOption = None,
-    passes_max: PassesOption = None,
-    seed: SeedOption = None,
-    processes: ProcessesOption = None,
-    dask: DaskOption = None,
-    patience_s: PatienceOption = None,
+    solving: RefitSolver,
+    pool: PoolOptions,
     hold_out: HoldOutOption = None,
     promote: PromoteOption = False,
     groups: GroupsOption = None,
@@ -106,18 +89,16 @@ def refit(
 
     Ctrl-C ends the passes with the best weights so far.
     """
-    if solver == LAPS:
-        about = {"gamma": gamma, "run_k": run_k, "memory_bytes_max": memory_bytes_max, "tolerance": tolerance}
+    if solving.solver == LAPS:
+        about = {"gamma": solving.gamma, "run_k": run_k}
+        about |= {"memory_bytes_max": solving.memory_bytes_max, "tolerance": solving.tolerance}
         _with_groups(
             url, model, {"groups": group_tables(groups, group or ()), **about}, (events, hold_out, promote), as_json, svg
         )
         return
     if groups or group or run_k or svg:
         raise BadInput("--groups, --group, --run-k and --svg are options of --solver laps", "bad_option")
-    options = solver_options(
-        solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, machines=machines, eta=eta,
-        rounds=rounds, passes_max=passes_max, seed=seed,
-    )  # fmt: skip
+    options = solving.options()
     require_one_model(options, out)
     if (data is None) + (store is None) + (url is None) != 2:
         raise BadInput("give either --data with a directory, --store with the URL of a Redis, or --url", "bad_option")
@@ -130,7 +111,7 @@ def refit(
         return
     if promote or hold_out is not None:
         raise BadInput("--promote and --hold-out need a running service: give --url", "bad_option")
-    _of_store(model, (data, store), events, PoolOptions(threads, processes, dask, patience_s), options, out, as_json)
+    _of_store(model, (data, store), events, (pool, threads), options, out, as_json)
 
 
 def _with_groups(
@@ -153,7 +134,7 @@ def _of_store(
     model: str,
     where: tuple[Path | None, str | None],
     events: int | None,
-    passes: PoolOptions,
+    passes: tuple[PoolOptions, int],
     options: SolverOptions,
     out: Path | None,
     as_json: bool,
@@ -162,8 +143,7 @@ def _of_store(
     started = time.perf_counter()
     with ExitStack() as stack:
         _, opened = stack.enter_context(kept(*where))
-        from riata.base.directories import write_whole
-        from riata.cli.fit_setup import INTERRUPTED, interruptible
+        from riata.cli.fit_setup import conclude, interruptible
         from riata.cli.progress import seq_progress
         from riata.cli.solve import notes_of, solve, table_of
         from riata.run.candidates.solving import refitting, report_of
@@ -172,7 +152,7 @@ def _of_store(
         with seq_progress(model) as advance:
             directory = None if where[0] is None else where[0] / FOLDER / model
             task = stack.enter_context(refitting(opened, model, directory, events, advance))
-        pool = stack.enter_context(pool_of(passes, task.data))
+        pool = stack.enter_context(pool_of(*passes, task.data))
         may_go_on = stack.enter_context(interruptible())
         choice, solved = solve(options, task.data, task.config, pool, may_go_on, task.online)
         content = None if out is None else task.export(*solved[0])
@@ -181,19 +161,14 @@ def _of_store(
             objective, loss = task.measured_online(problem, pool, report["weight"])
             one["objective_excess"] = None if objective is None else solution.certificate.objective - objective
             report["online"] = {"non_zeros": len(task.online.slot), "log_loss": loss}
-    if out is not None and content is not None:
-        write_whole(out, content)
-    report["interrupted"], report["seconds"] = not may_go_on(), round(time.perf_counter() - started, 3)
-    report["out"] = None if out is None else {"file": str(out), "bytes": len(content or b"")}
-    typer.echo(
-        json.dumps(report) if as_json else _shown(report, [*table_of(report["solutions"]), *notes_of(report["solutions"])])
-    )
-    if report["interrupted"]:
-        raise typer.Exit(INTERRUPTED)
+    report["interrupted"] = not may_go_on()
+    table = [*table_of(report["solutions"]), *notes_of(report["solutions"])]
+    conclude(report, (out, content), as_json, started, lambda told: _shown(told, table))
 
 
 def _shown(report: dict[str, Any], table: list[str]) -> str:
     """Return the report as lines of text."""
+    from riata.cli.fit_setup import last_lines
     from riata.cli.solve import excess_line
 
     window, online = report["window"], report["online"]
@@ -208,11 +183,7 @@ def _shown(report: dict[str, Any], table: list[str]) -> str:
     for one in report["solutions"]:
         lines.append(f"gamma {one['gamma']:g}: {excess_line(one['objective_excess'], 'online weights')}")
     lines.append(f"time      {report['seconds']:.2f} s; the optimum was fitted to these events, the online model met each once")
-    if report["out"] is not None:
-        lines.append(f"written   {report['out']['file']}, {report['out']['bytes']:,} bytes")
-    if report["interrupted"]:
-        lines.append("stopped   by Ctrl-C; these are the best weights so far")
-    return "\n".join(lines)
+    return "\n".join([*lines, *last_lines(report)])
 
 
 # `riata regret MODEL`: how far a model was from the batch optimum at its last refit.

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from riata.base.errors import Malformed
+from riata.cli.tables import Watcher
+
 if TYPE_CHECKING:
     from riata.client.errors import RowProblem
     from riata.run.files.reading import FileReading, Problem
-    from riata.wire.given import Given
     from riata.wire.tables import BadRow
 
 SHOWN: Final = 10
@@ -70,21 +72,12 @@ class Refusals:
         return ", ".join(f"{count:,} {code}" for code, count in self.codes.most_common())
 
 
-class LeftOut:
+class LeftOut(Watcher):
     """Watches a table that is learnt here, and keeps the rows that are left out."""
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
         self.first: BadRow | None = None
-
-    def begins(self, rows: int) -> None:
-        """There are so many rows."""
-
-    def labels(self, found: Mapping[Given, int]) -> None:
-        """These are its labels, which the reading judges too."""
-
-    def made(self, example: dict[str, Any]) -> None:
-        """This is the next row."""
 
     def refuses(self, row: BadRow) -> None:
         """Keep a row that is left out."""
@@ -94,10 +87,22 @@ class LeftOut:
         column = "" if row.column is None else f"column {row.column!r}: "
         self._problems.append(Problem(row.row, row.code, f"{column}{row.reason}"))
 
-    def give(self, reading: FileReading, since: int = 0) -> None:
-        """Have them counted with the rows that were read; `since` as of `FileReading.leave_out`."""
-        reading.leave_out(self._problems, since)
+    def give(self, reading: FileReading) -> None:
+        """Have them counted with the rows that were read."""
+        reading.leave_out(self._problems)
         self._problems = []
+
+
+def require_none(problems: Sequence[Problem]) -> None:
+    """Raise `Malformed` with the first row that was not learnt, if there is any."""
+    if problems:
+        first = problems[0]
+        raise Malformed(f"line {first.line}: {first.detail} [{first.code}]; nothing was written", first.code)
+
+
+def problem_lines(report: dict[str, Any]) -> list[str]:
+    """Return the first rows of a report that were not learnt as lines of text."""
+    return [f"line {one['line']}: {one['detail']} [{one['code']}]" for one in report["problems"]]
 
 
 def left_out(report: dict[str, Any], *kinds: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -19,65 +19,60 @@ if TYPE_CHECKING:
     from riata.lab.batch.segment_data import SegmentData
 
 PANEL: Final = "Options of the solver"
-SolverOption = Annotated[str, typer.Option(help=f"{described()}.", rich_help_panel=PANEL)]
-GammaOption = Annotated[
-    list[float] | None,
-    typer.Option(
-        min=0.0,
-        help="Penalty of each weight, in units of the summed log-likelihood. Repeatable, up to 8: they share the passes. "
-        "[default: gamma of the learner, 1 if it has none]",
-        rich_help_panel=PANEL,
-    ),
-]
-KOption = Annotated[
-    int | None, typer.Option(min=1, help="rmmp: most features in the working set. [default: 3000]", rich_help_panel=PANEL)
-]
 ToleranceOption = Annotated[
     float, typer.Option(help="Stop at this relative duality gap, or violation of a condition.", rich_help_panel=PANEL)
 ]
 MemoryOption = Annotated[
     int | None, typer.Option(min=1, help="Refuse to begin if the solver needs more memory.", rich_help_panel=PANEL)
 ]
-BoundOption = Annotated[
-    list[float] | None,
-    typer.Option(
-        min=0.0,
-        help="irls_lars: the sizes of all weights sum to at most this. In place of --gamma.",
-        rich_help_panel=PANEL,
-    ),
-]
-AtOnceOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="shotgun: weights that move at the same time. [default: by an estimate of rho]", rich_help_panel=PANEL
-    ),
-]
-MachinesOption = Annotated[
-    int | None,
-    typer.Option(min=1, help="parallel_sgd: machines that learn every k-th row each. [default: 8]", rich_help_panel=PANEL),
-]
-EtaOption = Annotated[float | None, typer.Option(min=0.0, help="parallel_sgd: step size. [default: 1]", rich_help_panel=PANEL)]
-RoundsOption = Annotated[
-    int | None, typer.Option(min=1, help="sllr_l1, sllr_l2: rounds. [default: 10000]", rich_help_panel=PANEL)
-]
-PassesOption = Annotated[
-    int | None, typer.Option(min=1, help="Most passes over the rows. [default: by the solver]", rich_help_panel=PANEL)
-]
 SeedOption = Annotated[
     int | None, typer.Option(min=0, help="Seed of solvers that draw random numbers. [default: 0]", rich_help_panel=PANEL)
 ]
+
+
+def _option(help_: str, least: float = 1) -> Any:
+    return typer.Option(min=least, help=help_, rich_help_panel=PANEL)
+
+
+@dataclass(frozen=True, slots=True)
+class SolverGiven:
+    """The solver, and what it is asked for."""
+
+    solver: Annotated[str, typer.Option(help=f"{described()}.", rich_help_panel=PANEL)] = "auto"
+    gamma: Annotated[
+        list[float] | None,
+        _option(
+            "Penalty of each weight, in units of the summed log-likelihood. Repeatable, up to 8: they share the passes. "
+            "[default: gamma of the learner, 1 if it has none]",
+            0.0,
+        ),
+    ] = None
+    k: Annotated[int | None, _option("rmmp: most features in the working set. [default: 3000]")] = None
+    tolerance: ToleranceOption = 1e-6
+    memory_bytes_max: MemoryOption = None
+    bound: Annotated[
+        list[float] | None, _option("irls_lars: the sizes of all weights sum to at most this. In place of --gamma.", 0.0)
+    ] = None
+    at_once: Annotated[int | None, _option("shotgun: weights that move at the same time. [default: by an estimate of rho]")] = (
+        None
+    )
+    machines: Annotated[int | None, _option("parallel_sgd: machines that learn every k-th row each. [default: 8]")] = None
+    eta: Annotated[float | None, _option("parallel_sgd: step size. [default: 1]", 0.0)] = None
+    rounds: Annotated[int | None, _option("sllr_l1, sllr_l2: rounds. [default: 10000]")] = None
+    passes_max: Annotated[int | None, _option("Most passes over the rows. [default: by the solver]")] = None
+    seed: SeedOption = None
+
+    def options(self) -> SolverOptions:
+        """Return the options. Raises `BadInput` if they contradict each other."""
+        settings = {one.name: getattr(self, one.name) for one in fields(SolverGiven) if one.name not in ("gamma", "bound")}
+        return SolverOptions(gammas=tuple(self.gamma or ()), bounds=tuple(self.bound or ()), **settings)
+
+
 GroupsOption = Annotated[Path | None, typer.Option("--groups", help="Groups by name, in TOML or JSON.")]
 GroupOption = Annotated[
     list[str] | None, typer.Option(metavar="NAME=PATTERN", help="A group, such as sensor=t{00..59}. Repeatable.")
 ]
 SvgOption = Annotated[Path | None, typer.Option(help="Draw groups, runs and weights to this file.")]
-
-
-def solver_options(
-    solver: str, gammas: list[float] | None, tolerance: float, bounds: list[float] | None, **settings: Any
-) -> SolverOptions:
-    """Read the options. Raises `BadInput` for options that contradict each other."""
-    return SolverOptions(solver, tuple(gammas or ()), tolerance=tolerance, bounds=tuple(bounds or ()), **settings)
 
 
 def require_one_model(options: SolverOptions, out: Path | None) -> None:
@@ -112,46 +107,39 @@ def group_tables(file: Path | None, given: Iterable[str]) -> dict[str, Any]:
 
 POOL_PANEL: Final = "Options of the pool"
 
-ProcessesOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=64,
-        help="--batch: child processes that pass over the rows, in place of threads.",
-        rich_help_panel=POOL_PANEL,
-    ),
-]
-DaskOption = Annotated[
-    str | None,
-    typer.Option(
-        help="--batch: Dask scheduler whose workers do each pass, tls://HOST:PORT or tcp://127.0.0.1:PORT. "
-        "They have to see TMPDIR. Needs the extra dask.",
-        rich_help_panel=POOL_PANEL,
-    ),
-]
-PatienceOption = Annotated[
-    float | None,
-    typer.Option(
-        min=0.1,
-        metavar="SECONDS",
-        help="--processes, --dask: how long a part may take before another worker does it; doubles with each of four tries. "
-        "Default: 300.",
-        rich_help_panel=POOL_PANEL,
-    ),
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PoolOptions:
-    """Where passes run: in threads, unless there are `processes` or the address of a Dask scheduler.
+    """Where passes run: in threads, unless there are `processes` or the address of a Dask scheduler. `patience_s`: of the pools
+    that have it; None: their default."""
 
-    patience_s : of the pools that have it; None: their default
-    """
-
-    threads: int
-    processes: int | None = None
-    dask: str | None = None
-    patience_s: float | None = None
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=64,
+            help="--batch: child processes that pass over the rows, in place of threads.",
+            rich_help_panel=POOL_PANEL,
+        ),
+    ] = None
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            help="--batch: Dask scheduler whose workers do each pass, tls://HOST:PORT or tcp://127.0.0.1:PORT. "
+            "They have to see TMPDIR. Needs the extra dask.",
+            rich_help_panel=POOL_PANEL,
+        ),
+    ] = None
+    patience_s: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            metavar="SECONDS",
+            help="--processes, --dask: how long a part may take before another worker does it; doubles with each of four tries. "
+            "Default: 300.",
+            rich_help_panel=POOL_PANEL,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         if self.processes is not None and self.dask is not None:
@@ -161,7 +149,7 @@ class PoolOptions:
 
 
 @contextmanager
-def pool_of(options: PoolOptions, data: SegmentData) -> Iterator[Pool]:
+def pool_of(options: PoolOptions, threads: int, data: SegmentData) -> Iterator[Pool]:
     """Make the pool for some data. Nothing is left of it afterwards."""
     from riata.lab.batch.pool import Threads
 
@@ -179,5 +167,5 @@ def pool_of(options: PoolOptions, data: SegmentData) -> Iterator[Pool]:
         with Processes(data, options.processes, **patience) as pool:
             yield pool
     else:
-        with Threads(options.threads) as threads:
-            yield threads
+        with Threads(threads) as pool:
+            yield pool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final, NamedTuple, Protocol
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -18,34 +18,15 @@ CLASSES: Final = "classes"  # a convention of labels: they are names
 LABEL_NAMES: Final = ("label", "target", "class", "outcome", "y")
 SHOWN_MAX: Final = 12  # columns of a kind
 
-LabelOption = Annotated[
-    str | None, typer.Option("--label", help="CSV, Parquet: the column of the label. [default: label, target …]")
-]
-DropOption = Annotated[list[str] | None, typer.Option("--drop", help="CSV, Parquet: a column to leave out. Repeatable.")]
-CategoryOption = Annotated[
-    list[str] | None,
-    typer.Option("--category", help="CSV, Parquet: a column whose numbers are names, as postal codes. Repeatable."),
-]
-NumberOption = Annotated[
-    list[str] | None, typer.Option("--number", help="CSV, Parquet: a column of numbers, such as 007 or 1,5. Repeatable.")
-]
 PositiveOption = Annotated[
     str | None, typer.Option("--positive", help="CSV, Parquet: the value of the label that means 1; every other one means 0.")
-]
-EventIdOption = Annotated[
-    str | None, typer.Option("--event-id", help="CSV, Parquet: a column that identifies the row; a row sent twice counts once.")
-]
-
-HeaderOption = Annotated[
-    str | None,
-    typer.Option("--header", metavar="NAMES", help="CSV: names of the columns, with commas between, if the first line is a row."),
 ]
 SubjectOption = Annotated[
     str | None, typer.Option("--subject", help="CSV, Parquet: a column that says whom the row is about, for `riata forget`.")
 ]
 
 
-class Watcher(Protocol):
+class Watcher:
     """Follows the rows of a table while they are read."""
 
     def begins(self, rows: int) -> None:
@@ -94,30 +75,45 @@ class Layout:
             raise BadInput(f"{name}: options about columns are for CSV and Parquet; or say --format csv", "bad_option")
 
 
-def layout_of(
-    form: str,
-    label: str | None = None,
-    drop: list[str] | None = None,
-    category: list[str] | None = None,
-    positive: str | None = None,
-    event_id: str | None = None,
-    subject: str | None = None,
-    *,
-    labelled: bool = True,
-    labels: str | None = None,
-    watcher: Watcher | None = None,
-    header: str | None = None,
-    number: list[str] | None = None,
-) -> Layout:
-    """Return the layout that options ask for. labels : the convention of labels, if one was given."""
-    if twice := {*(category or ())} & {*(number or ())}:
-        raise BadInput(f"--number {min(twice)}: the column is named with --category too; give one of them", "bad_option")
-    kinds = dict.fromkeys(category or (), "category") | dict.fromkeys(number or (), "number")
-    roles = Roles(
-        label, None, event_id, frozenset(drop or ()), kinds, frozenset(kinds), positive,
-        classes=labels == CLASSES, subject=subject,
-    )  # fmt: skip
-    return Layout(form, roles, labelled, watcher=watcher, header=header)
+@dataclass(frozen=True, slots=True)
+class ColumnOptions:
+    """What columns of a table are, as options say."""
+
+    label: Annotated[
+        str | None, typer.Option("--label", help="CSV, Parquet: the column of the label. [default: label, target …]")
+    ] = None
+    drop: Annotated[list[str] | None, typer.Option("--drop", help="CSV, Parquet: a column to leave out. Repeatable.")] = None
+    category: Annotated[
+        list[str] | None,
+        typer.Option("--category", help="CSV, Parquet: a column whose numbers are names, as postal codes. Repeatable."),
+    ] = None
+    number: Annotated[
+        list[str] | None, typer.Option("--number", help="CSV, Parquet: a column of numbers, such as 007 or 1,5. Repeatable.")
+    ] = None
+    header: Annotated[
+        str | None,
+        typer.Option(
+            "--header", metavar="NAMES", help="CSV: names of the columns, with commas between, if the first line is a row."
+        ),
+    ] = None
+    event_id: Annotated[
+        str | None,
+        typer.Option("--event-id", help="CSV, Parquet: a column that identifies the row; a row sent twice counts once."),
+    ] = None
+
+    def layout(
+        self, form: str, positive: str | None = None, subject: str | None = None, *, labels: str | None = None, **more: Any
+    ) -> Layout:
+        """Return the layout that is asked for. labels : the convention of labels, if one was given; more : other members."""
+        category, number = self.category or (), self.number or ()
+        if twice := {*category} & {*number}:
+            raise BadInput(f"--number {min(twice)}: the column is named with --category too; give one of them", "bad_option")
+        kinds = dict.fromkeys(category, "category") | dict.fromkeys(number, "number")
+        roles = Roles(
+            self.label, None, self.event_id, frozenset(self.drop or ()), kinds, frozenset(kinds), positive,
+            classes=labels == CLASSES, subject=subject,
+        )  # fmt: skip
+        return Layout(form, roles, header=self.header, **more)
 
 
 class Column(NamedTuple):

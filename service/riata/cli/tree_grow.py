@@ -16,7 +16,7 @@ from riata.base.directories import write_whole
 from riata.base.errors import BadInput, Malformed, nearest
 from riata.cli.open_table import PARQUET_MAGIC, as_lines
 from riata.cli.source import open_source
-from riata.cli.tables import CLASSES, layout_of
+from riata.cli.tables import CLASSES, ColumnOptions
 from riata.lab.growing import Growth, grow
 from riata.trees.curves import CurveVariable, NumberVariable, Variable, numbers_of, variables_of
 from riata.trees.tree import LEAF, Tree, draw_tree, outline, read_tree
@@ -93,7 +93,7 @@ def read_curves(content: bytes, name: str, asked: Asked) -> Rows:
 
 def _of_table(content: bytes, name: str, asked: Asked, form: str) -> Rows:
     """Read a table with lists in its columns."""
-    with as_lines(BufferedReader(BytesIO(content)), name, layout_of(form, asked.label, labels=CLASSES)) as source:
+    with as_lines(BufferedReader(BytesIO(content)), name, ColumnOptions(asked.label).layout(form, labels=CLASSES)) as source:
         lines = [(at, line.decode()) for at, line in enumerate(source, 1) if line.strip()]
     for one in asked.curves:
         if not isinstance(json.loads(lines[0][1])["features"].get(one, []), list):

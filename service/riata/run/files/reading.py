@@ -81,7 +81,7 @@ class Read:
 
 
 class FileReading:
-    """Reads the rows of one file or several, and gives those that a service would accept to `take`, in their order.
+    """Reads the rows of a file, and gives those that a service would accept to `take`, in their order.
 
     take      : gets batches; a batch may use memory that is used again after it returns
     names     : feature names seen, as a service would keep them
@@ -109,11 +109,6 @@ class FileReading:
         self._labels = LabelTally(config.labels)
         self.scratch = Workspaces(growth_of(make_rules(self._context, labelled=True)))
         self._ids: dict[bytes, int] = {}
-
-    def begin_file(self, content_type: str) -> None:
-        """Read every block from now on as one of another file, from its first line on."""
-        self._content_type, self._header, self._line = content_type, b"", 1
-        self._by_line = format_of(content_type).split == "lines"
 
     def begin_after(self, header: bytes, lines: int) -> None:
         """Read every block with this header, which is in none of them; `lines` lines of the file come before the first block."""
@@ -213,13 +208,12 @@ class FileReading:
             numbers = _row_lines(bytes(body), first) if self._by_line else range(first, first + parsed.rows)
             self.problems += [Problem(numbers[index], code, detail) for index, code, detail in sorted(wrong)[:room]]
 
-    def leave_out(self, left: Sequence[Problem], since: int = 0) -> None:
-        """Count rows that were left out before they came here. since : of `problems`, those of files before."""
+    def leave_out(self, left: Sequence[Problem]) -> None:
+        """Count rows that were left out before they came here."""
         self.rows += len(left)
         self.rejected += len(left)
         self.codes.update(problem.code for problem in left)
-        told = sorted([*self.problems[since:], *left], key=lambda problem: problem.line)
-        self.problems[since:] = told[: max(ERRORS_SHOWN_MAX - since, 0)]
+        self.problems = sorted([*self.problems, *left], key=lambda problem: problem.line)[:ERRORS_SHOWN_MAX]
 
     def _without_known_ids(self, batch: Batch) -> Batch:
         """Drop rows whose id occurred before, within the events that a service remembers; remember the ids of the others."""
