@@ -147,8 +147,9 @@ def make_model(origin: Origin, weights: Weights, gen: int, seq: int, covariance:
     """Make the model of a learner's `weights`, which it takes over. `covariance` may be of an earlier event."""
     if weights.heads is not None:
         return ClassModel(origin, weights, gen, seq)
-    linear = LinearModel(origin, weights, gen, seq, None if covariance is None else look_up(covariance, weights))
-    return linear if weights.posterior is None else PosteriorModel(linear, weights.posterior)
+    if weights.posterior is not None:
+        return PosteriorModel(origin, weights, gen, seq, posterior=weights.posterior)
+    return LinearModel(origin, weights, gen, seq, None if covariance is None else look_up(covariance, weights))
 
 
 def read_model(origin: Origin, at: tuple[int, int], link: Link, bits: int, arrays: Arrays, std_errors: bool) -> Model:
@@ -164,7 +165,7 @@ def read_model(origin: Origin, at: tuple[int, int], link: Link, bits: int, array
     weights = _weights(arrays, link, bits)
     if std_errors and set(PARTS) & set(arrays):
         check_names(arrays, WEIGHTS | set(PARTS))
-        return read_posterior(arrays, LinearModel(origin, weights, *at))
+        return PosteriorModel(origin, weights, *at, posterior=read_posterior(arrays, weights))
     scattered, spanned = bool(set(SPREAD) & set(arrays)), bool(set(SPAN) & set(arrays))
     optional = ({BOUNDS} & set(arrays)) | (set() if weights.shapes is None else set(SHAPES))
     optional |= set() if weights.apart is None else set(APART)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, cast
@@ -17,9 +17,8 @@ from riata.learn.frozen import check_numbers, check_slots
 from riata.learn.learner import Posterior, Weights
 from riata.learn.registry import SPECS
 from riata.maths.links import LINKS, answers
-from riata.predict.explain import Explanation
 from riata.predict.linear_model import LinearModel
-from riata.predict.model import Model, Origin, Plan, Scores
+from riata.predict.model import Model, Scores
 from riata.wire.batch import Batch
 
 PARTS: Final = ("draws_slot", "draws", "draws_base", "draws_weight", "draws_figures", "draws_dependent")
@@ -37,18 +36,20 @@ class Marginal:
 
 
 @dataclass(frozen=True, slots=True)
-class PosteriorModel:
-    """A `LinearModel` of the posterior means, and the draws of which they are the means.
+class PosteriorModel(LinearModel):
+    """The linear model of the posterior means, and the draws of which they are the means. It has no plan: answers have standard
+    errors.
 
     Margins, probabilities and explanations are those of the means. The standard error of a margin is the standard deviation of
     the draws' margins. A feature without draws adds nothing.
     """
 
-    linear: LinearModel
-    posterior: Posterior
+    posterior: Posterior = field(kw_only=True)
     covariance: F64 = field(init=False)
 
     def __post_init__(self) -> None:
+        LinearModel.__post_init__(self)
+        object.__setattr__(self, "plan", None)
         p = self.posterior
         frozen = replace(
             p, slot=cast(U32, read_only(p.slot)), theta=cast(F64, read_only(p.theta)), base=cast(F64, read_only(p.base)),
@@ -59,34 +60,9 @@ class PosteriorModel:
         centred = theta - (theta @ part)[:, np.newaxis]
         object.__setattr__(self, "covariance", cast(F64, read_only((centred * part) @ centred.T)))
 
-    @property
-    def origin(self) -> Origin:
-        """What it shares with other versions."""
-        return self.linear.origin
-
-    @property
-    def gen(self) -> int:
-        """The newest durable generation when it was made; 0 for none."""
-        return self.linear.gen
-
-    @property
-    def seq(self) -> int:
-        """It has learnt events 1..seq."""
-        return self.linear.seq
-
-    @property
-    def weights(self) -> Weights:
-        """The posterior means."""
-        return self.linear.weights
-
-    @property
-    def plan(self) -> Plan | None:
-        """None: answers have standard errors."""
-        return None
-
     def score(self, batch: Batch) -> Scores:
         """Score every row of `batch`, with the standard deviations of the margins."""
-        scores, std_error = self.linear.score(batch), np.empty(batch.n)
+        scores, std_error = LinearModel.score(self, batch), np.empty(batch.n)
         batch = self.weights.used(batch)
         for i in range(batch.n):
             at, x = self._row(batch, i)
@@ -116,10 +92,6 @@ class PosteriorModel:
         found = [Marginal(*quantiles(line, p.weight, level), positive=positive(line, p.weight)) for line in lines]
         return found[0], found[1:]
 
-    def explain(self, named_row: Sequence[tuple[int, float, str]], shared: Callable[[int, int], list[str]]) -> Explanation:
-        """Split the margin of one row into the contributions of its features."""
-        return self.linear.explain(named_row, shared)
-
     def weight_errors(self) -> F64:
         """Return the standard deviation of each weight."""
         kept = np.isin(self.posterior.slot, self.weights.slot)
@@ -128,11 +100,14 @@ class PosteriorModel:
     def memory(self) -> dict[str, int]:
         """Return bytes by part."""
         p = self.posterior
-        return {**self.linear.memory(), "posterior": p.theta.nbytes + p.base.nbytes + p.weight.nbytes + self.covariance.nbytes}
+        return {
+            **LinearModel.memory(self),
+            "posterior": p.theta.nbytes + p.base.nbytes + p.weight.nbytes + self.covariance.nbytes,
+        }
 
     def parts(self) -> tuple[Arrays, str]:
         """Return its arrays; the draws only if they are small enough to be sent to followers every 200 ms."""
-        arrays, _ = self.linear.parts()
+        arrays, _ = LinearModel.parts(self)
         if self.memory()["posterior"] > CURVATURE_CARRIED_BYTES_MAX:
             mib = self.memory()["posterior"] / 2**20
             return arrays, f"its posterior takes {mib:.0f} MiB, too much to publish to followers; ask the writer"
@@ -150,22 +125,22 @@ class PosteriorModel:
         return np.concatenate([[0], 1 + at[hit]]).astype(np.int64), np.concatenate([[1.0], batch.value[row][hit]])
 
 
-def read_posterior(arrays: Arrays, linear: LinearModel) -> PosteriorModel:
-    """Make a model from its `parts`; `arrays` has all of PARTS. Raises `Corrupt`."""
+def read_posterior(arrays: Arrays, weights: Weights) -> Posterior:
+    """Read the draws among the `parts` of a model with these weights; `arrays` has all of PARTS. Raises `Corrupt`."""
     slot, theta, base, weight, figures, dependent = (arrays[name] for name in PARTS)
     count = weight.size
-    check_slots("draws_slot", slot, linear.weights.bits)
+    check_slots("draws_slot", slot, weights.bits)
     check_numbers("draws", theta, len(slot) * count)
     check_numbers("draws_base", base, count)
     check_numbers("draws_weight", weight, count, 0.0)
     check_numbers("draws_figures", figures, FIGURES, 0.0)
     if dependent.dtype != np.int64 or dependent.shape != (1,) or not -1 <= int(dependent[0]) < max(len(slot), 1):
         raise Corrupt("draws_dependent is not the position of a feature")
-    if not bool(weight.any()) or not bool(np.isin(linear.weights.slot, slot).all()):
+    if not bool(weight.any()) or not bool(np.isin(weights.slot, slot).all()):
         raise Corrupt("its draws have no weight, or a weight has no draws")
     drawn = cast(F64, theta).reshape(len(slot), count)
     parts = (cast(U32, slot), drawn, cast(F64, base).reshape(1, count), cast(F64, weight), cast(F64, figures))
-    return PosteriorModel(linear, Posterior(*parts, int(dependent[0])))
+    return Posterior(*parts, int(dependent[0]))
 
 
 def require_posterior(model: Model) -> PosteriorModel:
