@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from riata.cli.demo_run import LineView, LiveView, Moment, Reading, make_view, read_metrics
+from riata.cli.demo_run import LineView, LiveView, Moment, make_view, read_metrics
 from riata.cli.show import read_weights
 
 
@@ -15,7 +15,18 @@ def console(terminal: bool, width: int = 100) -> tuple[Console, io.StringIO]:
 
 
 def moments(count: int, total: int | None) -> list[Moment]:
-    curve = [Reading(1000 * (i + 1), 10_000, 0.5 / (i + 1), 0.4, 0.9, 0.75, 0.06, i) for i in range(count)]
+    curve = [
+        read_metrics(
+            {
+                "cumulative": {"examples": 1000 * (i + 1)},
+                "faded": {
+                    "half_life": 10_000, "log_loss": 0.5 / (i + 1), "base_log_loss": 0.4, "normalised_entropy": 0.9, "auc": 0.75,
+                },
+                "non_zeros": i,
+            }
+        )
+        for i in range(count)
+    ]  # fmt: skip
     return [Moment(1000 * (i + 1), total, 0, 0.5 * (i + 1), curve[: i + 1]) for i in range(count)]
 
 
@@ -68,8 +79,12 @@ def test_metrics_that_are_missing_or_null_are_none() -> None:
     found = read_metrics(
         {"faded": {"log_loss": 0.2, "auc": None, "half_life": 10}, "cumulative": {"examples": 7}, "non_zeros": 4}
     )
-    assert found == Reading(7, 10, 0.2, None, None, None, None, 4)
-    assert read_metrics({}).examples == 0
+    assert found == {"examples": 7, "half_life": 10, "log_loss": 0.2, "auc": None, "non_zeros": 4}
+    assert read_metrics({}) == {"examples": 0, "non_zeros": 0}
+    target, out = console(False)
+    with LineView(target) as view:
+        view.show(Moment(10, None, 0, 1.0, [found]))
+    assert "log loss 0.2000  base -  normalised entropy -  AUC -  non-zeros 4" in out.getvalue()
 
 
 def test_weights_are_named_by_every_feature_of_their_slot() -> None:

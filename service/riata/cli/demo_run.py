@@ -112,11 +112,11 @@ class LineView:
 
 def curve_panel(curve: list[Reading], columns: int) -> RenderableType:
     """Draw log loss over time, the model's and that of the base rate."""
-    points = [(r.base_log_loss, r.log_loss) for r in curve if r.base_log_loss is not None and r.log_loss is not None]
+    points = [one for one in curve if None not in (one.get("base_log_loss"), one.get("log_loss"))]
     if len(points) < 2:
         return Panel("waiting for the first metrics", title="log loss")
-    plot = draw([[base for base, _ in points], [model for _, model in points]], columns, PLOT_LINES)
-    title = f"log loss over recent events (half-life {curve[-1].half_life:,} events)"
+    plot = draw([[one[name] for one in points] for name in ("base_log_loss", "log_loss")], columns, PLOT_LINES)
+    title = f"log loss over recent events (half-life {curve[-1].get('half_life', 0):,} events)"
     return Panel(plot_text(plot, SERIES), title=title, expand=False)
 
 
@@ -136,13 +136,13 @@ def figures_line(moment: Moment) -> str:
 
 
 def _figures(moment: Moment) -> dict[str, str]:
-    last = moment.curve[-1] if moment.curve else None
+    last = moment.curve[-1] if moment.curve else {}
     figures = {
-        "log loss": _number(last.log_loss if last else None),
-        "base": _number(last.base_log_loss if last else None),
-        "normalised entropy": _number(last.normalised_entropy if last else None),
-        "AUC": _number(last.auc if last else None),
-        "non-zeros": f"{last.non_zeros:,}" if last else "-",
+        "log loss": _number(last.get("log_loss")),
+        "base": _number(last.get("base_log_loss")),
+        "normalised entropy": _number(last.get("normalised_entropy")),
+        "AUC": _number(last.get("auc")),
+        "non-zeros": f"{last['non_zeros']:,}" if last else "-",
         "events/s": f"{moment.events_per_s:,.0f}",
     }
     return figures | ({"rejected": f"{moment.rejected:,}"} if moment.rejected else {})
@@ -152,25 +152,7 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-# The metrics that the demonstration displays, parsed from the responses of the service.
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The metrics of a model with exponentially fading weights of older examples. None: no value yet.
-
-    examples  : total number of learnt examples
-    half_life : number of examples after which the weight of an example is one half
-    """
-
-    examples: int
-    half_life: int
-    log_loss: float | None
-    base_log_loss: float | None
-    normalised_entropy: float | None
-    auc: float | None
-    base_rate: float | None
-    non_zeros: int
+Reading = Mapping[str, Any]  # faded figures, `examples` learnt in all, `non_zeros`; what is missing or null has no value yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,27 +172,12 @@ class Moment:
 
 
 def read_metrics(answer: Mapping[str, Any]) -> Reading:
-    """Parse the response of /metrics. Values that are missing or null become None.
+    """Take the displayed figures out of the response of /metrics.
 
-    Uses the faded values instead of those of the window: a window moves in whole steps, so its curve looks like a staircase.
+    They are faded, not those of the window: a window moves in whole steps, so its curve looks like a staircase.
     """
-    faded = answer.get("faded") or {}
-    cumulative = answer.get("cumulative") or {}
-    return Reading(
-        examples=int(cumulative.get("examples") or 0),
-        half_life=int(faded.get("half_life") or 0),
-        log_loss=_figure(faded, "log_loss"),
-        base_log_loss=_figure(faded, "base_log_loss"),
-        normalised_entropy=_figure(faded, "normalised_entropy"),
-        auc=_figure(faded, "auc"),
-        base_rate=_figure(faded, "base_rate"),
-        non_zeros=int(answer.get("non_zeros") or 0),
-    )
-
-
-def _figure(part: Mapping[str, Any], name: str) -> float | None:
-    value = part.get(name)
-    return float(value) if isinstance(value, int | float) else None
+    examples = (answer.get("cumulative") or {}).get("examples") or 0
+    return {**(answer.get("faded") or {}), "examples": examples, "non_zeros": answer.get("non_zeros") or 0}
 
 
 def prepare_model(riata: Riata, model: str, document: Mapping[str, Any], fresh: bool, ask: bool) -> None:
@@ -288,7 +255,7 @@ class Demo:
 
     def _read(self) -> None:
         reading = read_metrics(self._riata.metrics(self._model))
-        if reading.examples and (not self.curve or reading.examples > self.curve[-1].examples):
+        if reading["examples"] and (not self.curve or reading["examples"] > self.curve[-1]["examples"]):
             self.curve.append(reading)
 
     def _moment(self, elapsed_ms: int) -> Moment:
