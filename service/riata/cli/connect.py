@@ -48,6 +48,7 @@ LearnerOption = Annotated[
     str | None,
     typer.Option(help=f"Learner of a new model: {', '.join(KINDS)}, or a JSON file of settings. [default: {KINDS[0]}]"),
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")]
 RowsPerRequest = Annotated[int, typer.Option(min=1, max=10_000, help="Rows sent in one request.")]
 EVERY_S: Final = 1.0
 TRIES: Final = 60  # a service that was just started listens within a few seconds

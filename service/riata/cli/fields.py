@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from riata.base.errors import BadInput
-from riata.cli.connect import DEFAULT_URL, ModelArgument, UrlOption, connected
-from riata.cli.verbs import ModelCommand, NearestGroup
+from riata.cli.connect import DEFAULT_URL, JsonOption, ModelArgument, UrlOption, connected
+from riata.cli.verbs import ModelCommand, NearestGroup, group_of
 
 EXAMPLE: Final = """Examples:
 
@@ -17,7 +17,6 @@ EXAMPLE: Final = """Examples:
 - `riata fields set clicks zip=category when=time` declares kinds. They hold for rows that come from now on.
 - `riata fields adopt clicks` shows which kinds a model without fields would have, and with `--yes` gives them to it."""
 NAMES_SHOWN: Final = 3
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")]
 
 
 class Fields(NearestGroup):
@@ -29,12 +28,7 @@ class Fields(NearestGroup):
         return super().parse_args(ctx, args if is_own else ["show", *args])
 
 
-app = typer.Typer(
-    cls=Fields,
-    help="Show and change the kinds of the fields of a model.",
-    epilog=EXAMPLE,
-    rich_markup_mode="markdown",
-)
+app = group_of("Show and change the kinds of the fields of a model.", EXAMPLE, Fields, needs_word=False)
 
 
 @app.command("show", cls=ModelCommand, epilog="Example: `riata fields clicks`")

@@ -7,21 +7,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from riata.cli.connect import DEFAULT_URL, UrlOption, connected
-from riata.cli.verbs import NearestGroup
+from riata.cli.connect import DEFAULT_URL, JsonOption, UrlOption, connected
+from riata.cli.verbs import group_of
 
 EXAMPLE: Final = "Example: `riata jobs list`"
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")]
 JobArgument = Annotated[str, typer.Argument(help="Id of the job, as `riata jobs list` shows it.")]
 
-app = typer.Typer(
-    cls=NearestGroup,
-    help="List, await and cancel the jobs of a running service, the work that goes on after a request.",
-    no_args_is_help=True,
-    epilog=EXAMPLE,
-    rich_markup_mode="markdown",
-)
+app = group_of("List, await and cancel the jobs of a running service, the work that goes on after a request.", EXAMPLE)
 
 
 @app.command("list", epilog=EXAMPLE)

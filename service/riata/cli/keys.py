@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from riata.base.errors import BadInput, Conflict, NotFound
-from riata.cli.verbs import NearestGroup
+from riata.cli.verbs import group_of
 
 if TYPE_CHECKING:
     from riata.web.auth.keys import KeyEntry
@@ -34,9 +34,7 @@ FileOption = Annotated[
     Path, typer.Option("--keys-file", envvar="RIATA_KEYS_FILE", help="File of keys; the service reads the same file.")
 ]
 
-app = typer.Typer(
-    cls=NearestGroup, help="Create, list and revoke API keys.", no_args_is_help=True, epilog=EXAMPLE, rich_markup_mode="markdown"
-)
+app = group_of("Create, list and revoke API keys.", EXAMPLE)
 
 
 @app.command("new", epilog=f"{SCOPES_HELP}\n\n{EXAMPLE}")

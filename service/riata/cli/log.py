@@ -10,7 +10,7 @@ import typer
 from riata.base.errors import BadInput
 from riata.cli.connect import ModelArgument
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
-from riata.cli.verbs import ModelCommand, NearestGroup
+from riata.cli.verbs import ModelCommand, group_of
 
 if TYPE_CHECKING:
     from riata.store.segment import Segments
@@ -29,13 +29,7 @@ COLUMNS_HELP: Final = """**Columns** of the Arrow stream, one row for each examp
 
 In Python, `pyarrow.ipc.open_stream("clicks.arrow").read_all()` or `polars.read_ipc_stream("clicks.arrow")` reads it."""
 
-app = typer.Typer(
-    cls=NearestGroup,
-    help="Export the events of a model, and make the segments of its log.",
-    no_args_is_help=True,
-    epilog=EXAMPLE,
-    rich_markup_mode="markdown",
-)
+app = group_of("Export the events of a model, and make the segments of its log.", EXAMPLE)
 
 
 @app.command("export", cls=ModelCommand, epilog=f"{COLUMNS_HELP}\n\n{EXAMPLE}")

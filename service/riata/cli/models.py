@@ -13,25 +13,18 @@ from riata.base.errors import BadInput
 from riata.cli.connect import (
     DEFAULT_URL,
     CurvesOption,
+    JsonOption,
     LabelWeightOption,
     LearnerOption,
     ModelArgument,
     UrlOption,
     connected,
 )
-from riata.cli.verbs import ModelCommand, NearestGroup
+from riata.cli.verbs import ModelCommand, group_of
 
 EXAMPLE: Final = "Example: `riata models create spam --learner taylor_sketch --set gamma=3 --text body`"
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")]
-
-app = typer.Typer(
-    cls=NearestGroup,
-    help="List, create and drop the models of a running service.",
-    no_args_is_help=True,
-    epilog=EXAMPLE,
-    rich_markup_mode="markdown",
-)
+app = group_of("List, create and drop the models of a running service.", EXAMPLE)
 
 
 @app.command("list", epilog="Example: `riata models list`")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riata.base.errors import BadInput, nearest
-from riata.cli.connect import DEFAULT_URL, ModelArgument, ModelOption, UrlOption, connected
+from riata.cli.connect import DEFAULT_URL, JsonOption, ModelArgument, ModelOption, UrlOption, connected
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,7 +27,7 @@ def weights(
     model: ModelArgument = "default",
     top: Annotated[int, typer.Option(min=1, max=10_000, help="Number of weights to show.")] = 20,
     prefix: Annotated[str, typer.Option(help="Show only features whose names begin with this text, such as country=.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")] = False,
+    as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Show the weights of a model that are largest in magnitude.
@@ -102,7 +102,7 @@ def shapes(
     of_class: Annotated[
         str | None, typer.Option("--class", help="Of a model of several classes: the class that is meant.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")] = False,
+    as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Show what the values of numeric columns add to the margin.
@@ -193,7 +193,7 @@ EXPLAIN_EXAMPLE: Final = "Example: `riata explain age=40 country=de --model clic
 def explain(
     features: Annotated[list[str], typer.Argument(help="Features as NAME=VALUE. A number is a number, anything else a word.")],
     model: ModelOption = "default",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")] = False,
+    as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Predict one row and show what each of its features adds to the margin."""
@@ -301,7 +301,7 @@ ROWS: Final = (
 
 def metrics(
     model: ModelArgument = "default",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")] = False,
+    as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Show how well a model predicts, and its learning curve.

@@ -270,6 +270,11 @@ class NearestGroup(TyperGroup):
         return f"did you mean `{said}`?" if near else f"known: {', '.join(self.list_commands(ctx))}"
 
 
+def group_of(about: str, example: str, kind: type[TyperGroup] = NearestGroup, needs_word: bool = True) -> typer.Typer:
+    """Return a group of commands below a verb. needs_word : without one, its help is shown"""
+    return typer.Typer(help=about, epilog=example, cls=kind, no_args_is_help=needs_word, rich_markup_mode="markdown")
+
+
 class Verbs(NearestGroup):
     """The group of verbs: the one place where errors become a line on stderr and an exit code."""
 
