@@ -90,7 +90,7 @@ def refit(
     Ctrl-C ends the passes with the best weights so far.
     """
     if solving.solver == LAPS:
-        about = {"gamma": solving.gamma, "run_k": run_k}
+        about: dict[str, Any] = {"gamma": solving.gamma, "run_k": run_k}
         about |= {"memory_bytes_max": solving.memory_bytes_max, "tolerance": solving.tolerance}
         _with_groups(
             url, model, {"groups": group_tables(groups, group or ()), **about}, (events, hold_out, promote), as_json, svg
