@@ -115,20 +115,17 @@ def section(numbers: Sequence[Mapping[str, str]]) -> str:
 
 
 def _cell(of: Sequence[Mapping[str, str]]) -> str:
-    found = [(float(one["held"]), float(one["served"])) for one in of if one["held"] != "nan"]
-    if not found:
-        return "none"
-    shares, served = zip(*found, strict=True)
-    return f"{100.0 * np.mean(shares):.0f} of {100.0 * np.mean(served):.0f}"
+    shares, served = [float(one["held"]) for one in of if one["held"] != "nan"], [float(one["served"]) for one in of]
+    return f"{100.0 * np.mean(shares):.0f} of {100.0 * np.mean(served):.0f}" if shares else "none"
 
 
 ABOUT: Final = f"""## Raw tables
 
 Labels of at most {ROWS:,} rows are drawn from weights that are fitted to the table's own, {SEEDS} times. 95 % intervals that
-hold the true margin, in % of the rows with a standard error, and how many have one; *none*: no row has. *hybrid before* is
-`"relinearise": false`. [raw_tables.csv](raw_tables.csv) has each stream, and the reasons.
+hold the true margin, in % of the rows with a standard error, and how many have one. *hybrid before* is `"relinearise": false`.
+[raw_tables.csv](raw_tables.csv) has each stream, and the reasons.
 
-Two corrections brought Adult from 89 to 92 % and spambase from none, or 25 to 41 % if it were served, to 96 %. The smallest
-curvature of an event makes the curvature larger than the information: up to a quarter for rare labels. And the prior of a column
-with heavy tails, whose size is that of its largest value, pulls its weight far towards zero.
+Two corrections need the sample of rows of `relinearise`. The smallest curvature of an event makes the curvature larger than the
+information: up to a quarter for rare labels. And the prior of a column with heavy tails, whose size is that of its largest value,
+pulls its weight far towards zero.
 """
