@@ -189,41 +189,35 @@ def walk(cluster: Cluster, injections: Sequence[str], options: Sequence[str] = (
     return member.exits[1::2]
 
 
-def failed_of(cluster: Cluster, tmp_path: Path, injections: Sequence[str], failing: int) -> None:
-    exits = walk(cluster, injections)
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("moments", "failing"), [([f"{n}+" for n in (1, 40)], 2), ([f"{n}" for n in range(1, 51)], 40)], ids=["from one on", "each"]
+)
+def test_row_26_a_failed_sync_ends_the_process_and_loses_nothing(
+    moments: list[str], failing: int, cluster: Cluster, tmp_path: Path
+) -> None:
+    exits = walk(cluster, [f"fdatasync:error=EIO:when={moment}" for moment in moments])
     ended = [code for code in exits if code in (EXIT_STORE_FAILED, REFUSED_TO_START)]
-    assert len(exits) == len(injections)
+    assert len(exits) == len(moments)
     assert len(ended) >= failing, exits
     cluster.faults.append(Fault("failed calls", 0, len(ended)))
     require(cluster, tmp_path)
 
 
-@pytest.mark.slow
-def test_row_26_a_failed_sync_ends_the_process_and_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
-    failed_of(cluster, tmp_path, [f"fdatasync:error=EIO:when={n}+" for n in (1, 40)], failing=2)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_row_26_every_one_of_fifty_syncs(cluster: Cluster, tmp_path: Path) -> None:
-    failed_of(cluster, tmp_path, [f"fdatasync:error=EIO:when={n}" for n in range(1, 51)], failing=40)
-
-
-@pytest.mark.parametrize("error", ["ENOSPC", slow("EDQUOT"), slow("EROFS")])
+@pytest.mark.parametrize(
+    ("call", "options"),
+    [
+        ("pwrite64:error=ENOSPC:when=40+", []),
+        *(slow(f"pwrite64:error={error}:when=40+", []) for error in ("EDQUOT", "EROFS")),
+        *(slow(f"pwritev2:error={error}:when=4+", LONG_BODIES) for error in ("ENOSPC", "EIO", "EDQUOT")),
+    ],
+)
 def test_row_27_a_failed_write_is_refused_or_ends_the_process_and_loses_nothing(
-    error: str, cluster: Cluster, tmp_path: Path
+    call: str, options: list[str], cluster: Cluster, tmp_path: Path
 ) -> None:
-    exits = walk(cluster, [f"pwrite64:error={error}:when=40+"])
-    assert len(exits) == 1
-    require(cluster, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("error", ["ENOSPC", slow("EIO"), slow("EDQUOT")])
-def test_row_27_a_failed_write_of_long_payloads_loses_nothing(error: str, cluster: Cluster, tmp_path: Path) -> None:
-    exits = walk(cluster, [f"pwritev2:error={error}:when=4+"], LONG_BODIES)
-    assert len(exits) == 1
-    assert any(cluster["one"].data.glob("riata.payloads.*"))
+    assert len(walk(cluster, [call], options)) == 1
+    assert any(cluster["one"].data.glob("riata.payloads.*")) == bool(options)
     require(cluster, tmp_path)
 
 

@@ -312,7 +312,7 @@ def test_an_id_is_known_if_and_only_if_the_state_has_it(stores: Stores, seed: in
     monkeypatch.setattr(dedupe, "FRESH_IDS_MAX", 30)  # so that ids move from memory to the tree all the time
     rng, model, counts = np.random.default_rng(seed), Model(), [0, 0, 0]
     stores.all(lambda store: store.create("m", LINEAGE))
-    for _ in range(120):
+    for _ in range(160):
         if rng.random() < 0.05:
             stores.restart()
         group, expected = [], []

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
@@ -74,11 +75,12 @@ def bits(arrays: Arrays) -> dict[str, bytes]:
 HORIZONS = (("cumulative", slice(None), 1e-3), ("window", slice(-1400, None), 1e-12), ("recent", slice(-1000, None), 1e-12))
 
 
-def test_figures_agree_with_scikit_learn() -> None:
-    stream, progressive = Stream(3000), Progressive(ProgressiveConfig("logistic", half_life=150, window=1400))
+@pytest.mark.parametrize(("answers", "inverse"), [("logistic", scipy.special.expit), ("probit", scipy.stats.norm.cdf)])
+def test_figures_agree_with_scikit_learn(answers: Answers, inverse: Callable[[F64], F64]) -> None:
+    stream, progressive = Stream(3000), Progressive(ProgressiveConfig(answers, half_life=150, window=1400))
     stream.feed(progressive, 0, 3000)
     keep = ~stream.refused
-    label, probability, weight = stream.label[keep], stream.probability[keep], stream.weight[keep]
+    label, probability, weight = stream.label[keep], inverse(stream.margin[keep]), stream.weight[keep]
     figures = progressive.figures()
     for horizon, part, tolerance in HORIZONS:
         y, p, w = label[part], probability[part], weight[part]
@@ -88,24 +90,13 @@ def test_figures_agree_with_scikit_learn() -> None:
         in_cell = [np.minimum((p * 20).astype(int), 19) == cell for cell in range(20)]
         far = sum(abs((w * (p - y))[cell].sum()) for cell in in_cell) / w.sum()
         assert found["calibration_error"] == pytest.approx(far, rel=1e-9)
-        assert found["log_loss"] == pytest.approx(log_loss(y, p, sample_weight=w), rel=1e-12)
+        assert found["log_loss"] == found["loss"] == pytest.approx(log_loss(y, p, sample_weight=w), rel=1e-12)
         assert found["accuracy"] == pytest.approx(accuracy_score(y, p > 0.5, sample_weight=w), rel=1e-12)
         assert found["base_rate"] == pytest.approx(np.average(y, weights=w), rel=1e-12)
         assert found["calibration_ratio"] == pytest.approx((w * p).sum() / (w * y).sum(), rel=1e-12)
         assert found["normalised_entropy"] == pytest.approx(found["log_loss"] / found["base_log_loss"], rel=1e-12)
         # Exact in the window; bins of width 1/192 in the cumulative figure.
         assert found["auc"] == pytest.approx(roc_auc_score(y, p, sample_weight=w), abs=tolerance)
-
-
-def test_figures_of_a_probit_link_agree_with_scikit_learn() -> None:
-    stream, progressive = Stream(3000), watched("probit")
-    stream.feed(progressive, 0, 3000)
-    keep = ~stream.refused
-    y, p, w = stream.label[keep], scipy.stats.norm.cdf(stream.margin[keep]), stream.weight[keep]
-    found = progressive.figures()["cumulative"]
-    assert found["log_loss"] == found["loss"] == pytest.approx(log_loss(y, p, sample_weight=w), rel=1e-12)
-    assert found["accuracy"] == pytest.approx(accuracy_score(y, p > 0.5, sample_weight=w), rel=1e-12)
-    assert found["calibration_ratio"] == pytest.approx((w * p).sum() / (w * y).sum(), rel=1e-12)
 
 
 def test_faded_figures_agree_with_faded_weights_in_scikit_learn() -> None:
@@ -474,12 +465,6 @@ def events(curve: Curve) -> list[int]:
     return [int(number) for number in curve.since(0)[:, EXAMPLES]]
 
 
-def test_points_are_at_the_early_events_and_then_at_a_spacing() -> None:
-    curve = Curve()
-    grow(curve, 0, 5500)
-    assert events(curve) == [*EARLY, *range(SPACING, 5001, SPACING)]
-
-
 def test_curve_thins_itself_out_and_never_exceeds_its_bound() -> None:
     curve = Curve()
     at = 0
@@ -489,25 +474,6 @@ def test_curve_thins_itself_out_and_never_exceeds_its_bound() -> None:
         assert POINTS_MAX / 2 - 10 < len(found) <= POINTS_MAX or examples == 10**5
         assert found == [*EARLY, *range(curve.spacing, examples + 1, curve.spacing)]
     assert curve.memory() <= POINTS_MAX * POINT * 8
-
-
-def test_since_leaves_out_what_was_seen() -> None:
-    curve = Curve()
-    grow(curve, 0, 3000)
-    assert [int(seq) for seq in curve.since(505)[:, SEQ]] == [1005, 2005, 3005]
-    assert len(curve.since(3005)) == 0
-
-
-def test_non_zeros_are_noted_for_new_points_only() -> None:
-    curve = Curve()
-    assert not curve.awaits_non_zeros
-    grow(curve, 0, 20)
-    assert curve.awaits_non_zeros
-    curve.note_non_zeros(3)
-    assert not curve.awaits_non_zeros
-    grow(curve, 20, 60)
-    curve.note_non_zeros(8)
-    assert curve.since(0)[:, NON_ZEROS].tolist() == [3, 3, 8]
 
 
 def test_non_zeros_stay_with_their_points_when_the_curve_is_thinned() -> None:
