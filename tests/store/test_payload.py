@@ -77,6 +77,12 @@ def test_the_plain_payload_is_small() -> None:
     assert len(encode_batch(exact)) == 16 + 8 * 2 + 16 * (4 + 1) + 1
 
 
+def test_subjects_and_times_that_no_event_has_are_not_written() -> None:
+    plain = plain_batch()
+    none = replace(plain, subject=np.zeros((plain.n, 16), np.uint8), time=np.full(plain.n, NO_TIME))
+    assert encode_batch(none) == encode_batch(plain)
+
+
 def broken(**changes: object) -> Batch:
     return dataclasses.replace(batch_of([[(1, 1.0), (2, 2.0)], [(3, 1.0)]]), **changes)  # type: ignore[arg-type]
 
@@ -359,6 +365,7 @@ def test_payloads_are_written_as_the_twin_does_and_in_parts_as_each_part_alone()
         batch = odd_batch(rng, trial)
         whole = encode_batch(batch)
         assert whole == twin.payload(batch, np.array(POWERS))
+        assert encode_batch(decode_batch(whole)) == whole
         stop = np.unique([*rng.integers(1, batch.n + 1, 3), batch.n])
         parts = [slice_rows(batch, start, end) for start, end in itertools.pairwise([0, *stop.tolist()])]
         assert encode_parts(batch, stop) == [twin.payload(part, np.array(POWERS)) for part in parts]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.store.payload import SUBJECT_VERSION, TIME_VERSION, decode_batch, encode_batch
-from riata.wire.batch import NO_TIME, join_batches, select_rows, slice_rows, take_rows
+from riata.store.payload import TIME_VERSION, decode_batch, encode_batch
+from riata.wire.batch import NO_TIME, slice_rows
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
@@ -77,25 +77,6 @@ def test_a_row_with_a_time_is_the_same_row() -> None:
 def test_rows_to_predict_have_no_time() -> None:
     row = {"features": {"a": 1}, "ts": NOON}
     assert parsed(row, labelled=False).batch.time is None
-
-
-def test_payloads_and_parts_of_batches_keep_times() -> None:
-    timed, none = parsed(ROW, {**ROW, "ts": NOON, "weight": 2}, {**ROW, "subject": "ann"}).batch, parsed(ROW, ROW).batch
-    whole = join_batches([none, timed])
-    for batch, version in (
-        (whole, TIME_VERSION),
-        (take_rows(whole, np.array([4, 3])), TIME_VERSION),
-        (slice_rows(whole, 3, 4), TIME_VERSION),
-        (select_rows(whole, whole.weight > 1), TIME_VERSION),
-        (slice_rows(whole, 4, 5), SUBJECT_VERSION),
-    ):
-        payload = encode_batch(batch)
-        assert payload[0] == version
-        again = decode_batch(payload)
-        assert encode_batch(again) == payload
-        assert batch.time is not None
-        assert (again.time.tolist() if again.time is not None else [NO_TIME]) == batch.time.tolist()
-    assert encode_batch(slice_rows(whole, 0, 2)) == encode_batch(none)  # what older programs read stays as it was
 
 
 def test_a_payload_with_wrong_times_is_refused() -> None:

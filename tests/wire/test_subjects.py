@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.store.payload import SUBJECT_VERSION, decode_batch, encode_batch
-from riata.wire.batch import Batch, join_batches, select_rows, slice_rows, take_rows
+from riata.store.payload import decode_batch, encode_batch
+from riata.wire.batch import Batch
 from riata.wire.codes import SUBJECT_BYTES_MAX, subject_digest
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
@@ -75,27 +75,6 @@ def test_a_subject_may_come_once_and_in_documents_and_rows_to_predict_too() -> N
         json.dumps([{**ROW, "subject": "ann"}]).encode(), "application/json", Context(EncoderConfig()), True
     )
     assert document.batch.subject is not None
-
-
-def test_payloads_and_parts_of_batches_keep_subjects() -> None:
-    one, none = parsed({**ROW, "subject": "ann"}, ROW, {**ROW, "subject": "bob"}).batch, parsed(ROW, ROW).batch
-    whole = join_batches([none, one])
-    for batch in (
-        one,
-        whole,
-        take_rows(whole, np.array([4, 0, 2])),
-        slice_rows(whole, 2, 3),
-        select_rows(whole, whole.weight > 1),
-    ):
-        payload = encode_batch(batch)
-        assert payload[0] == SUBJECT_VERSION
-        again = decode_batch(payload)
-        assert again.subject is not None
-        assert again.subject.tobytes() == batch.subject.tobytes()  # type: ignore[union-attr]
-        assert encode_batch(again) == payload
-    plain = slice_rows(whole, 0, 2)
-    assert plain.subject is not None
-    assert encode_batch(plain) == encode_batch(none)  # what older programs read stays as it was
 
 
 def test_a_payload_with_wrong_subjects_is_refused() -> None:
