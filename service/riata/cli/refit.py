@@ -89,12 +89,15 @@ def refit(
 
     Ctrl-C ends the passes with the best weights so far.
     """
+    how = events, hold_out, promote
     if solving.solver == LAPS:
-        about: dict[str, Any] = {"gamma": solving.gamma, "run_k": run_k}
-        about |= {"memory_bytes_max": solving.memory_bytes_max, "tolerance": solving.tolerance}
-        _with_groups(
-            url, model, {"groups": group_tables(groups, group or ()), **about}, (events, hold_out, promote), as_json, svg
-        )
+        settings: dict[str, Any] = {"solver": LAPS, "groups": group_tables(groups, group or ()), "run_k": run_k}
+        settings |= {name: getattr(solving, name) for name in ("gamma", "memory_bytes_max", "tolerance")}
+        if url is None:
+            raise BadInput("laps refits a running service: give --url. For a file there is riata groups", "bad_option")
+        from riata.cli.refit_running import refit_running
+
+        refit_running(url, model, settings, how, as_json, svg)
         return
     if groups or group or run_k or svg:
         raise BadInput("--groups, --group, --run-k and --svg are options of --solver laps", "bad_option")
@@ -105,29 +108,14 @@ def refit(
     if url is not None:
         if out is not None:
             raise BadInput("--out: with --url the service keeps the result; promote it, then export the model", "bad_option")
-        from riata.cli.refit_running import refit_running, request_of
+        from riata.cli.refit_running import refit_running
 
-        refit_running(url, model, request_of(options, events, hold_out, promote), as_json)
+        given = {"solver": options.solver, "gamma": list(options.gammas) or None, "bound": list(options.bounds) or None}
+        refit_running(url, model, given | options.settings, how, as_json)
         return
     if promote or hold_out is not None:
         raise BadInput("--promote and --hold-out need a running service: give --url", "bad_option")
     _of_store(model, (data, store), events, (pool, threads), options, out, as_json)
-
-
-def _with_groups(
-    url: str | None,
-    model: str,
-    settings: dict[str, Any],
-    how: tuple[int | None, float | None, bool],
-    as_json: bool,
-    svg: Path | None,
-) -> None:
-    """Refit a running service by laps. how : events, hold-out, and whether to promote"""
-    if url is None:
-        raise BadInput("laps refits a running service: give --url. For a file there is riata groups", "bad_option")
-    from riata.cli.refit_running import refit_running, request_of_groups
-
-    refit_running(url, model, request_of_groups(settings, *how), as_json, svg)
 
 
 def _of_store(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,6 @@ from riata.cli.fit_setup import INTERRUPTED, interruptible
 from riata.cli.groups_fit import draw_groups, partition_lines
 from riata.cli.progress import pass_progress
 from riata.cli.solve import excess_line, notes_of, table_of
-from riata.wire.solver_options import LAPS, SolverOptions
 
 if TYPE_CHECKING:
     from riata.client import Riata
@@ -24,38 +24,26 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.3
 
 
-def request_of(options: SolverOptions, events: int | None, hold_out: float | None, promote: bool) -> dict[str, Any]:
-    """Return the body of the request."""
-    return {
-        "solver": options.solver,
-        **({"gamma": list(options.gammas)} if options.gammas else {}),
-        **({"bound": list(options.bounds)} if options.bounds else {}),
-        **options.settings,
-        **_how(events, hold_out, promote),
-    }
-
-
-def request_of_groups(settings: dict[str, Any], events: int | None, hold_out: float | None, promote: bool) -> dict[str, Any]:
-    """Return the body of the request of a refit with groups. settings : those that are None are left out"""
-    given = {name: value for name, value in settings.items() if value is not None}
-    return {"solver": LAPS, **given, **_how(events, hold_out, promote)}
-
-
-def _how(events: int | None, hold_out: float | None, promote: bool) -> dict[str, Any]:
-    return {
-        **({} if events is None else {"window": {"events": events}}),
-        **({} if hold_out is None else {"hold_out": {"share": hold_out}}),
-        "promote": "if_better" if promote else "never",
-    }
-
-
-def refit_running(url: str, model: str, request: dict[str, Any], as_json: bool, svg: Path | None = None) -> None:
+def refit_running(
+    url: str,
+    model: str,
+    settings: Mapping[str, Any],
+    how: tuple[int | None, float | None, bool],
+    as_json: bool,
+    svg: Path | None = None,
+) -> None:
     """Start the refit, wait for it, and report. Ctrl-C ends it with the best weights so far.
 
+    settings : of the solver; those that are None are left out
+    how : number of newest events, share of them that judges, and whether to promote
     svg : where groups and runs are drawn, if it has some
     """
+    events, hold_out, promote = how
+    request = {name: value for name, value in settings.items() if value is not None}
+    request |= {} if events is None else {"window": {"events": events}}
+    request |= {} if hold_out is None else {"hold_out": {"share": hold_out}}
     with connected(url) as riata:
-        begun = riata.begin_refit(model, **request)
+        begun = riata.begin_refit(model, **request, promote="if_better" if promote else "never")
         found, interrupted = _awaited(riata, model, begun)
     if found["error"] is not None and found["certificate"] is None:
         code, detail = found["error"]["code"], found["error"]["detail"]
