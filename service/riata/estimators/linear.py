@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Final
 
 import numpy as np
 import scipy.sparse
 from scipy.special import expit, ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import type_of_target
@@ -16,6 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from riata.base.arrays import F64
 from riata.base.limits import WEIGHT_MAX
 from riata.lab.batch.data import DataInMemory, in_memory
+from riata.lab.batch.problem import Solution
 
 
 class LinearClassifier(ClassifierMixin, BaseEstimator):
@@ -26,6 +29,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     coef_: F64
     intercept_: F64
     classes_: Any
+    certificate_: Any
+    n_features_in_: int
 
     def decision_function(self, X: Any) -> F64:
         """Return the margin of each row: above 0 for the second class."""
@@ -47,6 +52,15 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator takes."""
         return binary_tags(super().__sklearn_tags__())
+
+    def _take(self, solution: Solution, remedy: str) -> None:
+        """Keep the weights of a solution, and warn with a remedy if it is not one of the tolerance."""
+        self.coef_ = np.zeros((1, self.n_features_in_))
+        self.coef_[0, solution.weights.slot] = solution.weights.beta
+        self.intercept_ = np.array([solution.weights.intercept])
+        self.certificate_ = solution.certificate
+        if solution.stopped != "tolerance":
+            warnings.warn(remedy, ConvergenceWarning, stacklevel=3)
 
     def _data(self, X: Any, y: Any, sample_weight: Any) -> DataInMemory:
         """Check rows, and return them as a batch solver takes them: column j is slot j. Rows of weight zero are left out."""

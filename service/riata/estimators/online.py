@@ -165,7 +165,11 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
         self.__dict__.pop("_learnt", None)
         X, y = self._validated(X, y, reset=True)
         self.classes_ = two_classes(y)
+        self._check_rows(X)
         return self._learn_anew(X, y, np.ones(len(y)))
+
+    def _check_rows(self, X: Any) -> None:
+        """Raise `ValueError` if the learner cannot fit these rows."""
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn further rows. The first call for a new model names the two `classes`.
@@ -333,19 +337,12 @@ class BayesianLogisticRegression(OnlineClassifier, config=ParticleFilterConfig):
     rest, so these rows should be a random sample of all. Columns should be of the order of one; see `gamma`.
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn the rows in their order, from nothing.
-
-        Raises `ValueError` unless `y` holds two classes; `too_many_features` if X has more columns than features_max;
-        `singular_start`, which names the column, if a column of the first rows is a linear combination of those before it.
-        """
-        self.__dict__.pop("_learnt", None)
-        X, y = self._validated(X, y, reset=True)
-        self.classes_ = two_classes(y)
-        self._rows = len(y)
+    def _check_rows(self, X: Any) -> None:
+        """Raise `ValueError`: `too_many_features` if X has more columns than features_max; `singular_start`, which names the
+        column, if a column of the first rows is a linear combination of those before it."""
+        self._rows = X.shape[0]
         self._require_few_columns()
         self._require_independent(X[: min(self.start, self._rows)])
-        return self._learn_anew(X, y, np.ones(len(y)))
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn further rows, as `OnlineClassifier.partial_fit`. The first `start` rows are those of the first calls."""

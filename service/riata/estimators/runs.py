@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self, cast, get_args
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from riata.base.errors import RiataError
 from riata.base.process import cores
@@ -16,7 +14,7 @@ from riata.estimators.parameters import keyword_constructor
 from riata.lab.batch.data import Data
 from riata.lab.batch.pool import Serial
 from riata.lab.batch.problem import LinkName, Problem
-from riata.lab.batch.run_search import GAMMAS, KS, RunLasso, RunSolution
+from riata.lab.batch.run_search import GAMMAS, KS, RunLasso
 from riata.wire.groups import Declared, Grouping, grouping_of, read_groups
 
 
@@ -78,7 +76,11 @@ class RunLassoClassifier(LinearClassifier):
             found = solver.solve(Problem(data, cast(LinkName, self.link), 1.0), Serial())
         except RiataError as error:
             raise ValueError(str(error)) from None
-        return self._take(found, data)
+        self.runs_ = [(run.group, data.slots[run.features].astype(np.int64)) for run in found.runs]
+        self.gamma_, self.k_, self.score_ = float(found.problem.gamma), found.k, found.score
+        self.grid_ = list(found.grid)
+        self._take(found.solution, f"a violation of {found.solution.certificate.kkt:.1e} of gamma is left; raise tol")
+        return self
 
     def _grouping(self, data: Data) -> Grouping:
         names = getattr(self, "feature_names_in_", None)
@@ -88,20 +90,6 @@ class RunLassoClassifier(LinearClassifier):
             raise ValueError("every column is zero: there is nothing to group")
         declared = [Declared("columns", tuple(listed), True, True)] if self.groups is None else read_groups(self.groups)
         return grouping_of(declared, rank_of)
-
-    def _take(self, found: RunSolution, data: Data) -> Self:
-        weights = found.solution.weights
-        self.coef_ = np.zeros((1, self.n_features_in_))
-        self.coef_[0, weights.slot] = weights.beta
-        self.intercept_ = np.array([weights.intercept])
-        self.runs_ = [(run.group, data.slots[run.features].astype(np.int64)) for run in found.runs]
-        self.gamma_, self.k_, self.score_ = float(found.problem.gamma), found.k, found.score
-        self.grid_ = list(found.grid)
-        self.certificate_ = found.solution.certificate
-        if found.solution.stopped != "tolerance":
-            reached = f"a violation of {self.certificate_.kkt:.1e} of gamma is left"
-            warnings.warn(f"{reached}; raise tol", ConvergenceWarning, stacklevel=3)
-        return self
 
 
 def _several(given: Any, default: tuple[float, ...]) -> tuple[float, ...]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self, cast, get_args
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from riata.base.errors import RiataError
 from riata.base.process import cores
@@ -80,7 +78,10 @@ class SparseLogisticRegression(LinearClassifier):
             solution = self._solve(data)
         except RiataError as error:
             raise ValueError(str(error)) from None
-        return self._take(solution)
+        self.n_iter_ = solution.spent.passes
+        reached = f"{self.n_iter_} passes left a violation of {solution.certificate.kkt:.1e} of the penalty"
+        self._take(solution, f"{reached}; raise max_iter or tol")
+        return self
 
     def _solve(self, data: Data) -> Solution:
         for name, value, choices in (("link", self.link, get_args(LinkName)), ("solver", self.solver, (AUTO, *SOLVERS))):
@@ -98,14 +99,3 @@ class SparseLogisticRegression(LinearClassifier):
             self.solver_ = auto(problem, pool).name if self.solver == AUTO else self.solver
             most = {} if self.max_iter is None else {"passes_max": self.max_iter}
             return CLASSES[self.solver_](tolerance=self.tol, **most).solve(problem, pool)
-
-    def _take(self, solution: Solution) -> Self:
-        self.coef_ = np.zeros((1, self.n_features_in_))
-        self.coef_[0, solution.weights.slot] = solution.weights.beta
-        self.intercept_ = np.array([solution.weights.intercept])
-        self.certificate_ = solution.certificate
-        self.n_iter_ = solution.spent.passes
-        if solution.stopped != "tolerance":
-            reached = f"{self.n_iter_} passes left a violation of {self.certificate_.kkt:.1e} of the penalty"
-            warnings.warn(f"{reached}; raise max_iter or tol", ConvergenceWarning, stacklevel=3)
-        return self
