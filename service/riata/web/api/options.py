@@ -137,14 +137,9 @@ def _number(given: str, is_valid: Callable[[float], bool]) -> float | None:
     return float(given) if _NUMBER.fullmatch(given) and is_valid(float(given)) else None
 
 
-def model_in_path(path_params: dict[str, str]) -> str:
-    """Return the model name in a path, by default `default`. Raises `NotFound` for a name that no model can have."""
-    return model_named(path_params.get("model", "default"))
-
-
 def model_named(name: str) -> str:
     """Return the model name of a path. Raises `NotFound` for a name that no model can have."""
-    if not _MODEL_NAME.fullmatch(name):
+    if not is_model_name(name):
         raise NotFound(f"no model can have this name; names match {MODEL_NAME}", "model_not_found")
     return name
 
@@ -156,6 +151,6 @@ def is_model_name(name: str) -> bool:
 
 def new_model_name(name: str) -> str:
     """Return the name of a model to be created. Raises `BadInput` (bad_model_name) if it is invalid."""
-    if not _MODEL_NAME.fullmatch(name):
+    if not is_model_name(name):
         raise BadInput(f"a model's name must match {MODEL_NAME}", "bad_model_name")
     return name

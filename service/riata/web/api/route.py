@@ -17,7 +17,7 @@ from riata.base.document import read_document
 from riata.base.request_trace import current_actor
 from riata.run.admin import Admin
 from riata.run.service import Service
-from riata.web.api.options import Option, model_in_path, read_options
+from riata.web.api.options import Option, model_named, read_options
 from riata.web.api.schemas import Schema, read_json_object
 from riata.web.auth.keys import KEY, Key, KeyRing
 from riata.web.auth.quotas import Quotas
@@ -118,7 +118,7 @@ class Call:
     def asked(self) -> tuple[str, dict[str, str]]:
         """Return the model name and the options. Raises `NotFound` for names that no model can have, and as `options`."""
         options = self.options()
-        return model_in_path(self.request.path_params), options
+        return model_named(self.request.path_params.get("model", "default")), options
 
     async def body(self, bytes_max: int) -> bytes:
         """Read the body. Raises as `read_body`."""

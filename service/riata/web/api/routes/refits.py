@@ -8,7 +8,6 @@ from typing import Final, Literal
 from msgspec import UNSET, UnsetType, field
 
 from riata.run.candidates.refits.request import RefitRequest
-from riata.web.api.options import model_in_path
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.jobs import accepted
 from riata.web.api.schemas import Count, Document, Error, Figure, Number, Object, Promotion, Time, answer, json_body
@@ -267,7 +266,6 @@ async def regret(call: Call) -> Answer:
 
 
 def _refit(call: Call) -> str:
-    model_in_path(call.request.path_params)
     return str(call.request.path_params["refit"])
 
 
