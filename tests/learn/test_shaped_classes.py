@@ -29,6 +29,7 @@ from tests.twins.truncated_step import Event
 
 BITS = 18
 DEFAULT = TruncatedGradientConfig()
+SECOND = replace(DEFAULT, classes_second_order=True)
 MOST = 6
 
 
@@ -63,14 +64,25 @@ def test_what_is_no_straight_line_is_learnt_and_a_pair_is_found() -> None:
     assert learner.chosen()["shapes"] > 0.9
 
 
-def test_the_state_does_not_depend_on_how_rows_are_divided_nor_on_freezing() -> None:
-    batch, whole, parts = rings(1100), several(3), several(3)
+def test_second_order_tells_apart_columns_that_say_nearly_the_same() -> None:
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(1000, 1)) + 0.1 * rng.normal(size=(1000, 3))
+    batch = rows_of(x, (30.0 * (x - x[:, [1, 2, 0]]) + rng.gumbel(size=x.shape)).argmax(axis=1).astype(np.float64))
+    learner, without = several(3, SECOND), several(3)
+    assert loss(learner.step(batch).margin, batch) < 0.9 * loss(without.step(batch).margin, batch)
+    assert len(learner.freeze()["2.second_weight"]) == 4
+    assert "2.second_weight" not in without.freeze()
+
+
+@pytest.mark.parametrize("settings", [DEFAULT, SECOND])
+def test_the_state_does_not_depend_on_how_rows_are_divided_nor_on_freezing(settings: TruncatedGradientConfig) -> None:
+    batch, whole, parts = rings(1100), several(3, settings), several(3, settings)
     margin = whole.step(batch).margin
     found = []
     for start, stop in ((0, 1), (1, 100), (100, 127), (127, 129), (129, 600), (600, 1100)):
         found.append(parts.step(cut(batch, start, stop)).margin)
         state = parts.freeze()
-        parts = several(3)
+        parts = several(3, settings)
         parts.thaw(state)
         assert same(parts.freeze(), state)
     assert np.concatenate(found).tobytes() == margin.tobytes()
@@ -78,11 +90,12 @@ def test_the_state_does_not_depend_on_how_rows_are_divided_nor_on_freezing() -> 
     assert parts.memory()["checkpoint"] == sum(array.nbytes for array in parts.freeze().values())
 
 
+@pytest.mark.parametrize("settings", [DEFAULT, SECOND])
 @pytest.mark.parametrize("at", [60, 700])
-def test_a_late_class_has_the_bits_of_one_that_was_named_from_the_start(at: int) -> None:
+def test_a_late_class_has_the_bits_of_one_that_was_named_from_the_start(at: int, settings: TruncatedGradientConfig) -> None:
     batch = rings(1200)
     late = replace(batch, label=np.where((batch.label == 2.0) & (np.arange(batch.n) < at), 0.0, batch.label))
-    first, other = several(MOST), several(2)
+    first, other = several(MOST, settings), several(2, settings)
     known = first.step(late)
     before = other.step(cut(late, 0, at))
     other.grow(MOST)
@@ -93,9 +106,10 @@ def test_a_late_class_has_the_bits_of_one_that_was_named_from_the_start(at: int)
     assert first.freeze()["shaped_classes"].tolist() == [1, 1, 1, 0, 0, 0]
 
 
-def test_what_is_served_before_a_row_is_its_progressive_margin() -> None:
+@pytest.mark.parametrize("settings", [DEFAULT, SECOND])
+def test_what_is_served_before_a_row_is_its_progressive_margin(settings: TruncatedGradientConfig) -> None:
     batch = rings(900)
-    learner = several(3)
+    learner = several(3, settings)
     learner.step(cut(batch, 0, 700))
     asked = cut(batch, 700, 701)
     model = make_model(Origin("m", b"l", EncoderConfig(), "classes"), learner.weights(), 1, 700)

@@ -257,6 +257,14 @@ class TruncatedGradientConfig(LearnerSettings):
             "two classes."
         ),
     ] = True
+    classes_second_order: Annotated[
+        bool,
+        doc(
+            "Whether each of several classes has second order, while there are fewer than 80 features. A row of d features costs "
+            "d^2 operations for each class. Default false: of ten digits the log loss is 34 % less for 1.5 times the time, of 19 "
+            "kinds of attacks 1 % more for 1.8 times."
+        ),
+    ] = False
     bounded: Annotated[
         bool,
         doc(
@@ -399,7 +407,8 @@ class TruncatedGradientConfig(LearnerSettings):
 
     def of_class(self) -> TruncatedGradientConfig:
         bounded = self.bounded and self.classes_shaped
-        return replace(self, shapes="off", bounded=bounded, base_rate=False, far_values="off")
+        base_rate = self.base_rate and self.second_order and self.classes_second_order
+        return replace(self, shapes="off", bounded=bounded, base_rate=base_rate, far_values="off")
 
     def searches_far(self) -> bool:
         """Whether limits are sought where shapes are."""

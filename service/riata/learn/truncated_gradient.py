@@ -358,6 +358,7 @@ SPEC: Final = LearnerSpec(
         "shapes": "off",
         "far_values": "off",
         "classes_shaped": False,
+        "classes_second_order": False,
         "bounded": False,
         "missing": [],
     },
