@@ -11,11 +11,12 @@ import pytest
 
 from riata.base.errors import Conflict, LogGap, NotFound
 from riata.run.state.recovery import Recovery
-from riata.run.state.repair import Accepted, accept, find
+from riata.run.state.repair import Accepted, accept
 from riata.run.state.replay import replay
 from riata.run.writer.checkpointer import Checkpointer
 from riata.store import records
 from riata.store.sqlite.store import SqliteStore, open_sqlite
+from riata.store.sqlite.witness import find_losses
 from riata.store.store import Owner
 from tests.run.events import create_model, here, log_batch, random_batch
 from tests.settings import retention
@@ -62,7 +63,7 @@ def repairs(store: SqliteStore) -> list[tuple[int, dict[str, object]]]:
 
 def goes_on(directory: Path, end: int) -> None:
     """The directory starts at event `end` and learns further events, and a replay gives the same bits."""
-    assert find(directory) == []
+    assert find_losses(directory) == []
     store = open_sqlite(directory, SETTINGS)
     owner = store.acquire(bytes(16), 1, "test", 0)
     assert learn(store, owner) == end
@@ -73,12 +74,12 @@ def goes_on(directory: Path, end: int) -> None:
     assert report.equal
     assert report.compared
     store.close()
-    assert find(directory) == []
+    assert find_losses(directory) == []
 
 
 def test_a_whole_directory_has_nothing_to_accept(tmp_path: Path) -> None:
     copy = killed(tmp_path)
-    assert find(copy) == []
+    assert find_losses(copy) == []
     assert accept(copy, NOW_MS) == []
     store = open_sqlite(copy, SETTINGS)
     assert (store.head("m").seq, repairs(store)) == (51, [])
@@ -91,7 +92,7 @@ def test_the_accepted_loss_is_an_event_that_says_what_is_missing(tmp_path: Path)
     chain = store.head("m").chain
     store.close()
     (copy / WAL).unlink()
-    [loss] = find(copy)
+    [loss] = find_losses(copy)
     assert (loss.model, loss.ends_at, loss.witnessed_seq, loss.missing, loss.gone) == ("m", 21, 51, 30, False)
     with pytest.raises(LogGap):
         open_sqlite(copy, SETTINGS)
@@ -116,7 +117,7 @@ def test_a_loss_after_an_accepted_loss_is_found_again(tmp_path: Path) -> None:
     again = image(copy, tmp_path / "again")
     store.close()
     (again / WAL).unlink()
-    assert [(loss.ends_at, loss.missing) for loss in find(again)] == [(22, 10)]
+    assert [(loss.ends_at, loss.missing) for loss in find_losses(again)] == [(22, 10)]
     assert [done.seq for done in accept(again, NOW_MS)] == [23]
     goes_on(again, 23)
 
@@ -127,7 +128,7 @@ def test_a_power_cut_between_the_event_and_the_witness_does_not_ask_twice(tmp_pa
     shutil.copy(copy / "riata.witness", tmp_path / "witness")
     accept(copy, NOW_MS)
     shutil.copy(tmp_path / "witness", copy / "riata.witness")
-    assert find(copy) == []
+    assert find_losses(copy) == []
     goes_on(copy, 22)
 
 
@@ -135,7 +136,7 @@ def test_a_loss_that_no_witness_counts_is_accepted_as_such(tmp_path: Path) -> No
     copy = killed(tmp_path)
     (copy / "riata.witness").unlink()
     flip(copy / WAL, 32 + 2000)
-    [loss] = find(copy)
+    [loss] = find_losses(copy)
     assert (loss.model, loss.missing, loss.witnessed_seq) == ("", None, None)
     [done] = accept(copy, NOW_MS)
     store = open_sqlite(copy, SETTINGS)
@@ -155,7 +156,7 @@ def test_a_dropped_model_is_forgotten_and_the_others_continue(tmp_path: Path) ->
     copy = image(tmp_path / "live", tmp_path / "copy")
     store.close()
     (copy / WAL).unlink()
-    [loss] = find(copy)
+    [loss] = find_losses(copy)
     assert (loss.model, loss.gone, loss.missing) == ("n", True, 5)
     assert accept(copy, NOW_MS) == [Accepted(loss, "n", 0)]
     goes_on(copy, 21)
@@ -171,7 +172,7 @@ def test_a_state_of_events_that_the_log_lost_is_carried_into_it(tmp_path: Path) 
     kept = store.generations("m")[0].state_digest
     store.close()
     cut_log(tmp_path / "live", 16)
-    [loss] = find(tmp_path / "live")
+    [loss] = find_losses(tmp_path / "live")
     assert (loss.ends_at, loss.missing) == (16, 15)
     [done] = accept(tmp_path / "live", NOW_MS)
     assert (done.generation, done.seq) == (3, 18)  # event 17 puts its state into the log
@@ -199,9 +200,9 @@ def cut_log(directory: Path, to: int) -> None:
 
 def test_a_directory_that_is_in_use_or_empty_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        find(tmp_path / "none")
+        find_losses(tmp_path / "none")
     store = open_sqlite(tmp_path / "live", SETTINGS)
-    for call in (find, lambda directory: accept(directory, NOW_MS)):
+    for call in (find_losses, lambda directory: accept(directory, NOW_MS)):
         with pytest.raises(Conflict):
             call(tmp_path / "live")
     store.close()

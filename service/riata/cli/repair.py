@@ -207,9 +207,10 @@ def _beside(data: Path | None, name: str) -> Path:
 def missing_in_directory(data: Path, yes: bool) -> bool:
     """Report the events that a data directory has lost; if `yes`, accept the loss. Return whether some are still missing."""
     from riata.base.clock import SystemClock
-    from riata.run.state.repair import accept, find
+    from riata.run.state.repair import accept
+    from riata.store.sqlite.witness import find_losses
 
-    losses = find(data)
+    losses = find_losses(data)
     for loss in losses:
         typer.echo(f"{loss.model or 'the store'}: EVENTS MISSING: {loss.why}")
     if losses and not yes:

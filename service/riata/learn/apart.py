@@ -31,7 +31,6 @@ FOUND: Final = ("apart_used", "apart_column", "apart_limit")
 PARTS: Final = (*DECLARED, *FOUND)
 LIMITS: Final = 2  # of a column
 INDICATORS_KEPT: Final = 4096
-_NONE: Final = np.zeros(0)
 
 
 class Part(NamedTuple):

@@ -96,11 +96,10 @@ class Weighed:
     link: Literal["logistic", "probit"]
 
 
-def one_pass(rows: Iterable[FitRows], solution: Weighed, members: I64, importance: float | None = None) -> Adopted:
+def one_pass(rows: Iterable[FitRows], solution: Weighed, members: I64) -> Adopted:
     """Take all sums in one pass over the rows of a solution.
 
-    members    : i64[m]  ranks for which the cross curvature is summed, at a cost of m^2 for each row
-    importance : of all rows; None if the learner does not forget, so that it is the sum of their weights
+    members : i64[m]  ranks for which the cross curvature is summed, at a cost of m^2 for each row
     """
     d = len(solution.slot)
     place = np.full(d, -1, np.int64)
@@ -125,7 +124,7 @@ def one_pass(rows: Iterable[FitRows], solution: Weighed, members: I64, importanc
     whole = _sums(base[:, None], np.ones(1))
     return Adopted(
         solution.bits, solution.slot, solution.beta, solution.intercept, _sums(sums, peak), whole, members, cross, events,
-        effective if importance is None else importance, effective,
+        effective, effective,
     )  # fmt: skip
 
 

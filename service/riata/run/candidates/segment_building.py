@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from riata.base.errors import BadInput, Corrupt, NotFound
 from riata.run.log.effective_log import chain_at
+from riata.run.log.log_reading import Call
 from riata.run.state.config import change_from_payload, read_stored
 from riata.store import layout, records
 from riata.store.segment import Origin, Pace, Segment, SegmentBuilder, Segments
 from riata.store.store import Head, Record, Store
 from riata.wire.encoder import fingerprint
 
-Call = Callable[[Callable[[Store], Any]], Future[Any]]
 SLICE_BYTES: Final = 2**18  # payload bytes of one read
 
 

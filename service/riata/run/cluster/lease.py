@@ -33,7 +33,6 @@ from riata.store.store import Holder, Owner, SharedStore, Standing
 
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
-SharedCall = Callable[[Callable[[SharedStore], T]], T]
 
 
 @frozen_dataclass(frozen=True, slots=True)

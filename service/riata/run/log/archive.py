@@ -22,20 +22,19 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from riata.base.errors import RiataError, Unavailable
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.base.process import BESIDE, lower_priority
 from riata.run.candidates.segment_building import build_segments, segments_of
 from riata.run.engine_settings import ArchiveSettings
+from riata.run.log.log_reading import Call
 from riata.store.retention import oldest_of_newest, trim_bound
 from riata.store.segment import STALE, Origin, Segment, Segments, Size, merge_small
-from riata.store.store import Head, Store
+from riata.store.store import Head
 
-Call = Callable[[Callable[[Store], Any]], Future[Any]]
 log = logging.getLogger("riata.run")
 
 EVERY_S: Final = 10.0  # like a checkpoint, and with it a trim

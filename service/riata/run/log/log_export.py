@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import I64
 from riata.base.limits import FEATURES_PER_REQUEST_MAX, ROWS_PER_REQUEST_MAX
 from riata.run.log.effective_log import Window, read_effective_log
-from riata.run.log.log_reading import read_log
+from riata.run.log.log_reading import Call, read_log
 from riata.store.control_events import Counted
 from riata.store.payload import decode_batch
 from riata.store.segment import Segment
-from riata.store.store import Store
 from riata.wire.arrow_writer import END, Column, floats, integers, lists, small_integers, write_batch, write_schema
 from riata.wire.batch import NO_TIME, Batch, join_batches, select_rows, slice_rows
 
-Call = Callable[[Callable[[Store], Any]], Future[Any]]
 SEGMENT_ROWS: Final = ROWS_PER_REQUEST_MAX  # taken from a segment at once
 
 

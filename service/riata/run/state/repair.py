@@ -12,7 +12,7 @@ Each is an event of kind `repair` in the model's log, which changes no state. So
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -241,7 +241,7 @@ class Repairer:
 
 # Accept that acknowledged events are lost: find what a data directory has lost, and log the loss as an event.
 #
-#     for loss in find(directory):         # nothing is changed; the service must be stopped
+#     for loss in find_losses(directory):  # nothing is changed; the service must be stopped
 #         ... loss.why, loss.missing ...   # report to the operator
 #     for done in accept(directory, now_ms): ...
 #
@@ -271,16 +271,10 @@ class Accepted:
     generation: int = 0
 
 
-def find(directory: Path) -> Sequence[Loss]:
-    """Return what has been lost; empty if nothing has. Raises `NotFound` (code `no_store`), `Conflict` (code `directory_locked`),
-    `Corrupt`."""
-    return find_losses(directory)
-
-
 def accept(directory: Path, now_ms: int, settings: SqliteSettings = OFFLINE) -> list[Accepted]:
-    """Accept every loss that `find` returns; does nothing if there is none. Raises like `find`, and `Unavailable` if the disk is
-    full. Can be called again after an interruption: a loss whose event is in the log is not accepted twice."""
-    if not find(directory):
+    """Accept every loss that `find_losses` returns; does nothing if there is none. Raises like it, and `Unavailable` if the disk
+    is full. Can be called again after an interruption: a loss whose event is in the log is not accepted twice."""
+    if not find_losses(directory):
         return []
     store, losses = open_despite_losses(directory, settings)
     try:

@@ -23,20 +23,18 @@ Theory of operation
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from riata.base.errors import Corrupt, Unavailable
+from riata.run.log.log_reading import Call
 from riata.run.state.model_state import ModelState
 from riata.run.state.provenance import Provenance, current, read_provenance
 from riata.store import layout, records
-from riata.store.store import Append, Record, Store
+from riata.store.store import Append, Record
 
 log = logging.getLogger("riata.run")
 
-Call = Callable[[Callable[[Store], Any]], Future[Any]]
 UPGRADE: Final = "upgrade"
 
 

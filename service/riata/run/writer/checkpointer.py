@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX
+from riata.run.log.log_reading import Call
 from riata.run.state.generations import check_generation
 from riata.run.state.model_state import Frozen
 from riata.store import layout
 from riata.store.store import Generation, Owner, Store, Verdict
 
 T = TypeVar("T")
-Call = Callable[[Callable[[Store], Any]], Future[Any]]
 
 Archived = Callable[[str, bytes], int]  # the last event of a model, named by name and lineage, that may be trimmed
 
