@@ -14,9 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.errors import Unavailable
-from riata.run.cluster import lease, ledger, tail
+from riata.run.cluster import follower, lease, ledger, tail
 from riata.run.cluster.editions import Publisher
-from riata.run.cluster.follower import Follower
 from riata.run.cluster.ledger import Ledger
 from riata.run.cluster.store_identity import Mark
 from riata.run.log.log_reading import Again
@@ -168,7 +167,7 @@ def _same_but_for_generations(name: str, position: lease.WriterPosition, standin
     _require_same(name, position, standing)
 
 
-def _present_by_length(_self: Follower, _store: Any, _name: str, head: Head, marks: Sequence[Mark]) -> list[bool | None]:
+def _present_by_length(_store: Any, _name: str, head: Head, marks: Sequence[Mark]) -> list[bool | None]:
     """The events that seem to be there if only the ends of logs are compared."""
     return [seq <= head.seq for seq, _ in marks]
 
@@ -272,7 +271,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "no_fence": Mutant("fence alone", dict.fromkeys(FENCED_SCRIPTS, NO_OWNER)),
     "no_marks": Mutant(
-        "followers compare chains, not only lengths (found here)", patches=[(Follower, "_present", _present_by_length)]
+        "followers compare chains, not only lengths (found here)", patches=[(follower, "marks_present", _present_by_length)]
     ),
     "no_note": Mutant("whoever leads, or follows, notes what the store had", patches=[(Ledger, "keep", _nothing)]),
     "miscounted": Mutant("lost events are counted right", patches=[(ledger, "missing_of", _one_more)]),

@@ -16,12 +16,13 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from typing import Final
 
 from riata.base.errors import Conflict, LogFork, LogGap, NotFound, RiataError, Stopped, Unavailable
 from riata.run.cluster.accepting import record_losses
 from riata.run.cluster.editions import Publisher
-from riata.run.cluster.follower import marks_present
+from riata.run.cluster.follower import learn_names, marks_present
 from riata.run.cluster.lease import Lease, WriterPosition
 from riata.run.cluster.store_identity import Mark
 from riata.run.cluster.store_watch import RETRY_S, PollThread
@@ -34,7 +35,7 @@ from riata.run.state.starting import StartHooks, Starting
 from riata.run.writer.learning import LOST, Learning
 from riata.run.writer.queue import Logged
 from riata.store.records import RECORD_DAMAGED, first_chain
-from riata.store.store import Append, Appended, Head, Owner, Record, SharedStore, Standing, Store, names_in_log
+from riata.store.store import Append, Appended, Head, Owner, Record, SharedStore, Standing, Store
 from riata.wire.batch import Batch
 from riata.wire.names import Names
 
@@ -88,7 +89,7 @@ class Contender:
         self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # changes of the tail, from other threads
         self._expected: set[bytes] = set()  # lineages of models that are not in the tail yet: they still learn
         self._unchecked: set[str] = set()  # models of the tail whose acknowledged records were not compared with the log yet
-        self._names = TailNames(context)
+        self._named_ms = 0  # when names were fetched
         self._tailing = PollThread("riata-tail", context.open_store, self._tail_step, self._failed)
         self._publishing: PollThread | None = None
         self._publisher: Publisher | None = None
@@ -310,7 +311,7 @@ class Contender:
             self._hand_over(name, records)
             if served_model := self._context.catalogue.served_models.get(name):
                 served_model.logged = max(served_model.logged, standings[name].head.seq)
-        self._names.step(source, standings)
+        self._learn_names(source, standings)
         if behind:
             return 0.0 if ready else FULL_S
         return OWN_S if appends else 0.0
@@ -389,6 +390,16 @@ class Contender:
             self.learning.record_damaged(store, self._tail.give_up(name, error))
             return []
 
+    def _learn_names(self, store: SharedStore, standings: Mapping[str, Standing]) -> None:
+        """Fetch the new names of rows that other processes append, unless that was done a moment ago."""
+        now_ms = self._context.clock.monotonic_ms()
+        if now_ms - self._named_ms < NAMES_EVERY_MS:
+            return
+        self._named_ms = now_ms
+        for name, served_model in self._context.catalogue.served_models.items():
+            with suppress(NotFound):
+                learn_names(store, served_model, standings[name].head.seq if name in standings else 0)
+
     def _hand_over(self, name: str, records: Sequence[Record]) -> None:
         if not self._tail.hand_over(name, records):
             raise _lost(name, records[-1].last)
@@ -433,29 +444,3 @@ def _require_same(name: str, acked: Sequence[Mark], records: Sequence[Record]) -
 
 def _lost(name: str, seq: int) -> LogFork:
     return LogFork(f"the log of {name} has lost event {seq}, which this process acknowledged: the log was rolled back")
-
-
-# The names of features in the rows that other processes append to a shared store: fetched by the process that learns them.
-
-
-class TailNames:
-    """Fetches names from time to time. Those of requests to this process are known already. For one thread."""
-
-    def __init__(self, context: EngineContext) -> None:
-        self._context = context
-        self._named_ms = 0
-
-    def step(self, store: SharedStore, standings: Mapping[str, Standing]) -> None:
-        """Fetch the new names of every served model, unless that was done a moment ago."""
-        now_ms = self._context.clock.monotonic_ms()
-        if now_ms - self._named_ms < NAMES_EVERY_MS:
-            return
-        self._named_ms = now_ms
-        for name, served_model in self._context.catalogue.served_models.items():
-            seq = standings[name].head.seq if name in standings else 0
-            if seq > served_model.named:
-                try:
-                    served_model.learn_names(names_in_log(store, name, served_model.named))
-                except NotFound:
-                    continue
-                served_model.named = max(served_model.named, seq)

@@ -21,6 +21,7 @@ from riata.base.arrays import Arrays
 from riata.base.clock import Clock
 from riata.base.directories import write_whole
 from riata.base.errors import Corrupt
+from riata.run.candidates.exports import pack_names
 from riata.run.cluster.editions import decode_as
 from riata.run.cluster.follower import Fetched
 from riata.run.served_model import Catalogue
@@ -130,12 +131,7 @@ class Copies:
 def write_copy(path: Path, edition: Edition, content: bytes, names: Names) -> None:
     """Write one copy atomically: a power cut leaves it or the previous one. Raises `OSError`."""
     header = {"what": WHAT, **{key: value.hex() if isinstance(value, bytes) else value for key, value in asdict(edition).items()}}
-    arrays: Arrays = {
-        "content": np.frombuffer(content, np.uint8),
-        "names.fingerprint": names.fingerprint,
-        "names.length": names.length,
-        "names.text": names.text,
-    }
+    arrays = {"content": np.frombuffer(content, np.uint8), **pack_names(names)}
     write_whole(path, layout.encode_checkpoint({**header, "model": path.stem}, arrays))
 
 

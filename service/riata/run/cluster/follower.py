@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -118,7 +119,7 @@ class Follower:
         asked_ms = self._clock.monotonic_ms()
         standings = store.standings()
         changes = store.changes()
-        judged = self.ledger.judge(standings, changes, partial(self._present, store))
+        judged = self.ledger.judge(standings, changes, partial(marks_present, store))
         self.note_strange(judged.detail, judged.code)
         self._rolled |= judged.found.keys() - self._missed
         self._missed = judged.found.keys() if judged.code else ()
@@ -191,13 +192,10 @@ class Follower:
         if published is not None and not served_model.another and newest == (served_model.edition, published.applied):
             served_model.confirmed_ms = asked_ms
 
-    def _present(self, store: SharedStore, name: str, head: Head, marks: Sequence[Mark]) -> Sequence[bool | None]:
-        return marks_present(store, name, head, marks)
-
     def _rolled_back(self, store: SharedStore, served_model: ServedModel, head: Head, known: _Known) -> None:
         published = served_model.published
         mark = NOTHING if published is None else (published.applied, published.chain)
-        is_another = mark[1] and False in self._present(store, served_model.name, head, [mark])
+        is_another = mark[1] and False in marks_present(store, served_model.name, head, [mark])
         self.counts.rolled_back += 1
         total = self.ledger.lost().get(served_model.name, 0)
         log.error(
@@ -259,7 +257,8 @@ class Follower:
         if self.take_up(edition, published, standing.head.seq):
             served_model = self._catalogue.served_models[name]
             served_model.confirmed_ms = asked_ms  # it was the newest when it was read, and that was later
-            self._learn_names(store, served_model, max(standing.head.seq, edition.applied))
+            with suppress(NotFound, Corrupt):  # weights are then shown by their slots
+                learn_names(store, served_model, max(standing.head.seq, edition.applied))
             self._on_fetched(Fetched(served_model, edition, content))
 
     def _put_off(self, name: str, standing: Standing) -> None:
@@ -284,16 +283,13 @@ class Follower:
         self.counts.editions += 1
         return True
 
-    def _learn_names(self, store: SharedStore, served_model: ServedModel, logged: int) -> None:
-        """Fetch the feature names added since the last call. The store has them before it has the event."""
-        if logged <= served_model.named:
-            return
-        try:
-            names = names_in_log(store, served_model.name, served_model.named)
-        except (NotFound, Corrupt):
-            return  # weights are then shown by their slots
-        served_model.learn_names(names)
-        served_model.named = logged
+
+def learn_names(store: SharedStore, served_model: ServedModel, logged: int) -> None:
+    """Fetch the names of features that came up to event `logged` of a log and are not known yet. The store has them before it has
+    the event. Raises `NotFound`, `Corrupt`."""
+    if logged > served_model.named:
+        served_model.learn_names(names_in_log(store, served_model.name, served_model.named))
+        served_model.named = max(served_model.named, logged)
 
 
 def marks_present(store: SharedStore, name: str, head: Head, marks: Sequence[Mark]) -> list[bool | None]:
