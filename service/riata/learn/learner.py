@@ -266,16 +266,16 @@ class Learner(Protocol):
     """An online algorithm. Deterministic: no clock, no global random numbers, no dependence on threads.
 
     The state after events 1..t does not depend on how they were divided into batches. Learners inherit from this class; they
-    define `step`, `freeze`, `thaw`, `weights` and `memory`, and of the rest what they have.
+    define `step` or `step_all`, `freeze`, `thaw`, `weights` and `memory`, and of the rest what they have.
     """
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
-        """Learn the events of `batch` in order. Rows where `skip` is true are refused."""
-        ...
+        """Predict and learn the events of `batch` in order. Rows with a true `skip` are predicted only, and count as refused."""
+        return self.step_all([batch], skip)
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """As `step` of each batch in turn; `skip` is for the rows of all batches. A learner whose kernel takes many batches in
-        one call overrides it."""
+        one call defines it in place of `step`."""
         return step_each(self, batches, skip)
 
     def freeze(self) -> Arrays:

@@ -321,10 +321,6 @@ class Limited(Wrapped):
         self._build, self._config, self._near, self._classes = build, config, near, 0
         self._inside, self._search, self._fresh = build(config), LimitSearch(_PREFIX), True
 
-    def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
-        """Predict and learn the events of `batch` in order."""
-        return self.step_all([batch], skip)
-
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of all batches in order, in parts that end where limits are found again."""
         if self._search.ended:

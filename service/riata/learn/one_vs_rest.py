@@ -58,10 +58,6 @@ class OneVsRest(Learner):
                 head.thaw(self.other.freeze())
             self.heads.append(head)
 
-    def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
-        """Learn the events of `batch` in order."""
-        return self.step_all([batch], skip)
-
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of all batches in order, one class after another."""
         stepped, _ = self.step_heads(batches, skip)

@@ -88,10 +88,6 @@ class Shaped(Learner):
         self._allowed = USUAL if config.searches_far() else None  # limits of rows, which are applied before the learner below
         self._start_empty()
 
-    def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
-        """Learn the events of `batch` in order."""
-        return self.step_all([batch], skip)
-
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Learn the events of all batches in order, in parts that end where intervals are found again."""
         if self._decided and self._shaped is None:

@@ -49,10 +49,6 @@ class TableLearner(Learner):
         """Rows learnt so far; refused rows do not count."""
         return int(self._counts[LEARNT])
 
-    def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
-        """Predict and learn the events of `batch` in order; rows with a true `skip` are predicted only."""
-        return self.step_all([batch], skip)
-
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of all batches in order, in one kernel call as long as nothing has to grow."""
         learnt_before = int(self._counts[LEARNT])

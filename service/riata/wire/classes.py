@@ -15,8 +15,7 @@ from annotated_types import Ge, Le, MaxLen
 
 from riata.base.arrays import F64, I64
 from riata.base.errors import BadInput
-from riata.wire.batch import select_rows
-from riata.wire.parsed import Parsed, Reading, RowError, names_in
+from riata.wire.parsed import Parsed, Reading, RowError, without_rows
 from riata.wire.rows import CLASS_NAME_LENGTH_MAX, CLASS_START, CLASS_STOP
 from riata.wire.scan import is_class_name
 
@@ -117,12 +116,4 @@ def _with_labels(parsed: Parsed, names: Sequence[str], label: F64, most: int) ->
         RowError(int(row), TOO_MANY, f"{detail}: {names[at]!r}; create a model with a larger classes.max")
         for at, row in zip(np.flatnonzero(~keep).tolist(), parsed.row[~keep].tolist(), strict=True)
     ]
-    batch = select_rows(batch, keep)
-    return replace(
-        parsed,
-        batch=batch,
-        row=parsed.row[keep],
-        errors=sorted([*parsed.errors, *refused], key=lambda error: error.index),
-        names=names_in(parsed.names, batch),  # names of the refused rows are not logged
-        encoded=None,
-    )
+    return replace(without_rows(replace(parsed, batch=batch), keep, refused), encoded=None)

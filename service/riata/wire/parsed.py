@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
 
-from riata.base.arrays import F64, I64, U8
+from riata.base.arrays import BOOL, F64, I64, U8
 from riata.native.library import core
 from riata.native.reading import list_rows
-from riata.wire.batch import NO_TIME, Batch, Encoded
+from riata.wire.batch import NO_TIME, Batch, Encoded, select_rows
 from riata.wire.codes import BAD_LABEL, HANDOVER, OK, subject_hash
 from riata.wire.given import Given, given_value
 from riata.wire.names import BETWEEN, NOTHING_NAMED, TIMES, Names, names_found
@@ -226,3 +226,13 @@ def new_names(reading: Reading) -> Names:
 def names_in(names: Names, batch: Batch) -> Names:
     """Those of `names` whose features occur in `batch`."""
     return names.take(np.isin(names.fingerprint >> np.uint64(32), batch.hash).view(np.uint8))
+
+
+def without_rows(parsed: Parsed, keep: BOOL, refused: Sequence[RowError]) -> Parsed:
+    """Return what was read with row errors in place of some rows, and without their names, which are not logged either.
+
+    keep : bool[n]  of the rows of its batch
+    """
+    batch = select_rows(parsed.batch, keep)
+    errors = sorted([*parsed.errors, *refused], key=lambda error: error.index)
+    return replace(parsed, batch=batch, row=parsed.row[keep], errors=errors, names=names_in(parsed.names, batch))

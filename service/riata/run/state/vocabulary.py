@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, U32
-from riata.wire.batch import Batch, select_rows
-from riata.wire.parsed import Parsed, RowError, names_in
+from riata.wire.batch import Batch
+from riata.wire.parsed import Parsed, RowError, without_rows
 
 CODE: Final = "vocabulary_full"
 LARGE: Final = 20_000  # features of a request; to look up more blocks the event loop for too long: about a millisecond
@@ -28,14 +27,7 @@ def within(parsed: Parsed, vocabulary: U32, bits: int) -> Parsed:
         " with a larger features_max, or with a learner that accepts any number of features"
     )
     refused = [RowError(int(row), CODE, detail) for row in parsed.row[~keep]]
-    batch = select_rows(parsed.batch, keep)
-    return replace(
-        parsed,
-        batch=batch,
-        row=parsed.row[keep],
-        errors=sorted([*parsed.errors, *refused], key=lambda error: error.index),
-        names=names_in(parsed.names, batch),  # names of the refused rows are not logged either
-    )
+    return without_rows(parsed, keep, refused)
 
 
 def _known_rows(batch: Batch, vocabulary: U32, bits: int) -> BOOL:
