@@ -278,7 +278,7 @@ class Engine(ABC):
 
     async def call(self, work: Callable[[Store], T]) -> T:
         """Run `work` in the store's thread."""
-        return await asyncio.wrap_future(self._log_thread.call(work))
+        return await self.context.call(work)
 
     async def append(self, append: Append) -> Appended:
         """Append in the next group. Raises `Unavailable` (outcome unknown) if the log does not answer in time."""

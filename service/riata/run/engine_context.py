@@ -60,6 +60,10 @@ class EngineContext:
         self.ledger = Ledger(StoreIdentityFile(self.settings.note), self.settings.lost_events_max)
         self.crash_note = CrashNote(self.settings.crash_note)
 
+    async def call(self, work: Callable[[Store], T]) -> T:
+        """Run `work` in the store's thread."""
+        return await asyncio.wrap_future(self.log_thread.call(work))
+
 
 def shared(store: Store) -> SharedStore:
     """Return the store with the type of a shared store. Call only if `settings.shared`."""

@@ -17,7 +17,7 @@ from riata.base.errors import Corrupt, NotFound, RiataError
 from riata.run.engine_context import EngineContext
 from riata.run.state.damage import Damage, event_of, harms_one_model, log_sentence
 from riata.run.writer.learning import Learning
-from riata.store.store import Head, Record, Store
+from riata.store.store import Head, Record
 
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
@@ -108,13 +108,10 @@ class LogScrub:
             await asyncio.sleep(GIVE_WAY_S)
 
     async def _head(self, name: str) -> Head:
-        return await self._call(lambda s: s.head(name))
+        return await self._context.call(lambda s: s.head(name))
 
     async def _read(self, name: str, after: int) -> list[Record]:
-        return await self._call(lambda s: s.read(name, after, SLICE_BYTES))
-
-    async def _call(self, work: Callable[[Store], T]) -> T:
-        return await asyncio.wrap_future(self._context.log_thread.call(work))
+        return await self._context.call(lambda s: s.read(name, after, SLICE_BYTES))
 
 
 async def scrub_while_running(context: EngineContext, learning: Callable[[], Learning | None]) -> None:

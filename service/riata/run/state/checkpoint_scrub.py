@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -43,7 +42,7 @@ class CheckpointScrub:
             self._context.tally.generations_corrupt += len(found)
             log.error("model %s: snapshots %s are damaged; a new one is written now", name, found)
             for gen in found:
-                await self._call(partial(_disown, owner=self._owner, name=name, gen=gen))
+                await self._context.call(partial(_disown, owner=self._owner, name=name, gen=gen))
             await self._save(name)
         return rotten
 
@@ -51,7 +50,7 @@ class CheckpointScrub:
         """The newest verified generations, the very newest of all, and the next in turn of the others; empty for a model that was
         dropped, or whose list is damaged."""
         try:
-            found = await self._call(lambda s: s.generations(name))
+            found = await self._context.call(lambda s: s.generations(name))
         except NotFound:
             return []
         except Corrupt as error:
@@ -66,10 +65,7 @@ class CheckpointScrub:
         return newest + ([others[self._scrubs % len(others)]] if others else [])
 
     async def _verifies(self, name: str, generation: Generation) -> bool:
-        return await self._call(partial(verifies, name=name, generation=generation))
-
-    async def _call(self, work: Callable[[Store], T]) -> T:
-        return await asyncio.wrap_future(self._context.log_thread.call(work))
+        return await self._context.call(partial(verifies, name=name, generation=generation))
 
 
 def _disown(store: Store, owner: Owner, name: str, gen: int) -> None:

@@ -246,7 +246,7 @@ class Learning:
         with self.taking_up:
             self._dropped.add(lineage)
         try:
-            await self._call(partial(self._drop, name=name))
+            await self._context.call(partial(self._drop, name=name))
         except BaseException:
             self._dropped.discard(lineage)
             raise
@@ -334,9 +334,6 @@ class Learning:
     async def scrub(self) -> list[str]:
         """Read back the retained generations of every model, see `CheckpointScrub`. Returns the names of those with damage."""
         return await self._scrub.scrub()
-
-    async def _call(self, work: Callable[[Store], T]) -> T:
-        return await asyncio.wrap_future(self._context.log_thread.call(work))
 
     def log_refused(self, name: str, refused: dict[int, str]) -> None:
         """Log a skip event for each event that the learner refused, with the reason, and note it for requests that wait."""
