@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from riata.base.errors import BadInput, RiataError
-from riata.cli.connect import FORMATS, FormatOption, require_format
+from riata.cli.connect import FORMATS, FormatOption
 from riata.cli.fit_setup import INTERRUPTED, Request, interruptible
 from riata.cli.plot import draw, give, plot_text, require_svg
 from riata.cli.refusals import left_out
@@ -88,7 +88,6 @@ def compare(
 
     Ctrl-C ends the solver at work with its best weights, and begins no other.
     """
-    require_format(form)
     names = list(dict.fromkeys(solver or SOLVERS))
     for name in names:
         if name not in SOLVERS:

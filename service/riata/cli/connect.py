@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from riata.base.errors import BadInput
+from riata.base.errors import BadInput, nearest
 from riata.cli.source import either
 from riata.cli.tables import TABLES
 from riata.learn.kinds import KINDS
@@ -25,10 +25,29 @@ UrlOption = Annotated[str, typer.Option(envvar="RIATA_URL", help="URL of the ser
 ModelOption = Annotated[str, typer.Option(help="Name of the model. It may also be the first word.")]
 ModelArgument = Annotated[str, typer.Argument(help="Name of the model. `--model NAME` is the same.")]
 FORMATS: Final = either([*(reader.title for reader in FILE_READERS.values()), "CSV", "Parquet"])
+
+
+def known_format(form: str) -> str:
+    """Return the value of the option --format. Raises `BadInput` if it is none of its choices."""
+    known = ["auto", *FILE_READERS, *TABLES]
+    if form not in known:
+        raise BadInput(f"--format {form}: {nearest(form, known)}", "bad_option")
+    return form
+
+
+def probability(level: float) -> float:
+    """Return the value of the option --level. Raises `BadInput` if it is none."""
+    if not 0.0 < level < 1.0:
+        raise BadInput(f"--level {level:g}: expected a number between 0 and 1, such as 0.95", "bad_option")
+    return level
+
+
+LevelOption = Annotated[float, typer.Option(callback=probability, help="Posterior probability of the intervals.")]
 FormatOption = Annotated[
     str,
     typer.Option(
         "--format",
+        callback=known_format,
         help=f"Format of the file: {either(['auto', *FILE_READERS, *TABLES])}; auto detects it.",
     ),
 ]
@@ -93,15 +112,6 @@ def kinds_of(riata: Riata, model: str) -> dict[str, str]:
         return kinds_in(answer) | ({} if answer["meets"] else {OTHERS: "off"})
     except ApiRefused:
         return {}
-
-
-def require_format(form: str) -> None:
-    """Raise `BadInput` if the option --format is none of its choices."""
-    from riata.base.errors import nearest
-
-    known = ["auto", *FILE_READERS, *TABLES]
-    if form not in known:
-        raise BadInput(f"--format {form}: {nearest(form, known)}", "bad_option")
 
 
 # What a command says of work of the service that is not done yet, and how to wait for it.

@@ -17,7 +17,7 @@ import typer
 from riata.base.directories import write_whole
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Malformed
-from riata.cli.connect import FORMATS, CurvesOption, FormatOption, LabelWeightOption, require_format
+from riata.cli.connect import FORMATS, CurvesOption, FormatOption, LabelWeightOption
 from riata.cli.fit_setup import INTERRUPTED, Request, interruptible
 from riata.cli.model_setup import POSITIVE_WEIGHT, InteractionsOption
 from riata.cli.option_groups import takes_groups
@@ -104,7 +104,7 @@ def fit(
     A service that imports the file of `--out` goes on learning from there. Ctrl-C keeps the model so far. Rows that are not
     learnt are reported with their line numbers, and the exit code is then 1.
     """
-    _require(form, online, batch, progress_table, subject)
+    _require(online, batch, progress_table, subject)
     settings = _settings(setting or [], {"encoder.bits": bits, POSITIVE_WEIGHT: label_weight})
     table = columns.layout(form, positive, labels=labels)
     request = Request(file, table, labels, learner, settings, model_file, threads, out, as_json, interactions or (), curve or ())
@@ -118,9 +118,8 @@ def _settings(given: list[str], options: dict[str, float | None]) -> list[str]:
     return [*given, *(f"{key}={value}" for key, value in options.items() if value is not None)]
 
 
-def _require(form: str, online: bool, batch: bool, progress_table: bool, subject: str | None) -> None:
+def _require(online: bool, batch: bool, progress_table: bool, subject: str | None) -> None:
     os.environ.setdefault(BLAS_THREADS, "1")  # like the service: the sums of a sketch then have the same bits
-    require_format(form)
     if subject is not None:
         told = "a file is learnt without a log, so no row of it can be forgotten later; leave the column out with --drop"
         raise BadInput(f"--subject: {told}, or send the rows to a service with riata observe", "bad_option")

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from riata.base.errors import BadInput
-from riata.cli.connect import FORMATS, FormatOption, require_format
+from riata.cli.connect import FORMATS, FormatOption
 from riata.cli.fit_setup import Request
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import GroupOption, GroupsOption, MemoryOption, SvgOption
@@ -71,7 +71,6 @@ def groups(
 
     All values are kept in memory. Bring the features of a group to one scale: runs compare the weights of neighbours.
     """
-    require_format(form)
     if groups_file is None and not group:
         raise BadInput('no groups: give --groups FILE, or --group "sensor=t{00..59}"', "bad_groups")
     os.environ.setdefault(BLAS_THREADS, "1")  # sums then have the same bits for any number of processors

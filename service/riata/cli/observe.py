@@ -28,7 +28,6 @@ from riata.cli.connect import (
     RowsPerRequest,
     UrlOption,
     connected,
-    require_format,
 )
 from riata.cli.model_setup import HEAD_ROWS, InteractionsOption, crosses_of, require_own_labels, setting_of
 from riata.cli.option_groups import takes_groups
@@ -101,7 +100,6 @@ def observe(
     from riata.cli.progress import row_progress
     from riata.cli.source import read_rows
 
-    require_format(form)
     if (learner is not None or label_weight is not None or interactions) and labels is None:
         raise BadInput("--learner, --label-weight and -q apply to a new model only; give its --labels too", "bad_option")
     settings = [] if label_weight is None else [f"{POSITIVE_WEIGHT}={label_weight}"]

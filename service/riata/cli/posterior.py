@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from riata.base.errors import BadInput
-from riata.cli.connect import FORMATS, FormatOption, require_format
+from riata.cli.connect import FORMATS, FormatOption, LevelOption
 
 if TYPE_CHECKING:
     from riata.cli.fit_setup import Request
@@ -27,7 +27,7 @@ def posterior(
     file: Annotated[
         str, typer.Argument(help=f"Labelled rows: {FORMATS}; may be gzipped; - is stdin. Or an exported model, NAME.riata.")
     ],
-    level: Annotated[float, typer.Option(help="Posterior probability of the intervals.")] = 0.95,
+    level: LevelOption = 0.95,
     plot: Annotated[Path | None, typer.Option(help="Draw the marginal densities into this SVG file.")] = None,
     form: FormatOption = "auto",
     labels: Annotated[str, typer.Option(help="0/1, -1/+1 or auto, which detects them from the first rows.")] = "auto",
@@ -50,9 +50,6 @@ def posterior(
     from riata.cli.tables import Layout
     from riata.watch.warnings import DOUBTFUL
 
-    require_format(form)
-    if not 0.0 < level < 1.0:
-        raise BadInput(f"--level {level:g}: expected a number between 0 and 1, such as 0.95", "bad_option")
     if file.endswith(EXPORTED):
         if out is not None or setting:
             raise BadInput("--out and --set are for rows, not for an exported model", "bad_option")

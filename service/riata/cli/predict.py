@@ -21,7 +21,6 @@ from riata.cli.connect import (
     UrlOption,
     connected,
     kinds_of,
-    require_format,
 )
 from riata.cli.option_groups import takes_groups
 from riata.cli.tables import ColumnOptions, Watcher
@@ -97,7 +96,6 @@ def predict(
     from riata.cli.progress import row_progress
     from riata.cli.source import chunks, read_rows
 
-    require_format(form)
     require_free(kept, columns.event_id)
     asking = Asking()
     layout = columns.layout(form, labelled=False, kept=kept, watcher=asking)

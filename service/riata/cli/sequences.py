@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riata.base.errors import BadInput, Malformed
+from riata.cli.connect import LevelOption
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,7 +37,7 @@ def sequences(
     start: Annotated[
         int, typer.Option(min=1, max=10**6, help="Number of first sequences whose exact posterior the filter begins with.")
     ] = 1000,
-    level: Annotated[float, typer.Option(help="Posterior probability of the intervals.")] = 0.95,
+    level: LevelOption = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -50,8 +51,6 @@ def sequences(
     from riata.cli.source import open_source
     from riata.lab.batch.markov_mixture import MarkovFilter, MixtureConfig
 
-    if not 0.0 < level < 1.0:
-        raise BadInput(f"--level {level:g}: expected a number between 0 and 1, such as 0.95", "bad_option")
     with open_source(file) as source:
         first, rest = _first(source)
         names = _names(first, states)
