@@ -177,7 +177,8 @@ def test_with_too_few_events_for_its_weights_there_is_none_and_it_says_why() -> 
     sketch = with_all_weights(random_sketch(np.random.default_rng(11)))
     curvature = sketch.curvature.copy()
     curvature[0] = EVIDENCE_MIN * len(curvature) * (1.0 - 1e-9)
-    assert Covariance.of(dataclasses.replace(sketch, curvature=curvature)).why_not.startswith("too few events for 6 weights")
+    why_not = Covariance.of(dataclasses.replace(sketch, curvature=curvature)).why_not
+    assert why_not.startswith("too few events for 6 weights: labels that are not nearly certain count as 60 of the rarer one")
 
 
 @pytest.mark.parametrize(("correlation", "good"), [(0.99, True), (0.999, False)])

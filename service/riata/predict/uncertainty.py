@@ -53,7 +53,8 @@ from riata.native.rows import features_of
 from riata.wire.batch import Batch
 
 ACTIVE_MAX: Final = 2000  # weights whose curvature is inverted together: 0.8 s of one core, and 32 MB
-EVIDENCE_MIN: Final = 5.0  # curvature of the intercept for each weight
+RARER_MIN: Final = 10  # events of the rarer label for each weight
+EVIDENCE_MIN: Final = 0.5 * RARER_MIN  # the same as curvature of the intercept
 INFLATION_MAX: Final = 100.0  # of a column: a multiple correlation of 0.995
 SAMPLE_MIN: Final = 64  # rows
 MISSED_MAX: Final = 1.2  # 1 if no cross curvature is missed
@@ -133,7 +134,11 @@ class Covariance:
         if len(rows) > ACTIVE_MAX:
             return _none(f"{len(rows)} weights are in the block of cross curvature, and more than {ACTIVE_MAX} are not inverted")
         if sketch.intercept and sketch.curvature[0] < EVIDENCE_MIN * len(rows):
-            return _none(f"too few events for {len(rows)} weights: there should be ten of the rarer label for each")
+            counts = sketch.curvature[0] / EVIDENCE_MIN * RARER_MIN
+            return _none(
+                f"too few events for {len(rows)} weights: labels that are not nearly certain count as {counts:.0f} of the rarer "
+                f"one, and there should be {RARER_MIN} for each weight"
+            )
         matrix = _inverse(sketch.cross[np.ix_(rows, rows)], sketch.curvature[rows])
         if matrix is None:
             return _none("the curvature of the weights is singular")
