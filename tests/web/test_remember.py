@@ -254,6 +254,22 @@ def test_an_idempotency_key_leaves_the_predictions_their_own_ids(whole: httpx.Cl
     assert (other["accepted"], other["duplicate"]) == (1, 1)
 
 
+def test_time_runs_out_and_the_default_label_is_learnt(whole: httpx.Client) -> None:
+    at = model(whole, "default-label", label_ttl_s=1, default_label=0)
+    one, other = ask(whole, at, "red"), ask(whole, at, "blue")
+    assert whole.post(f"{at}/observe", json={"prediction_id": other, "label": 1}).status_code == 202
+    deadline = time.monotonic() + 900.0
+    while whole.get(f"{at}").json()["examples"] < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    late = whole.post(f"{at}/observe", json={"prediction_id": one, "label": 1})
+    assert (late.status_code, late.json()["errors"][0]["code"]) == (422, "prediction_late")
+    assert whole.get(f"{at}/metrics").json()["cumulative"]["base_rate"] == 0.5
+    assert 'riata_predictions_due_total{model="default-label",outcome="defaulted"} 1.0' in whole.get("/metrics").text
+    changed = whole.patch(at, json={"default_label": None, "label_ttl_s": 60}).json()["config"]
+    assert (changed["default_label"], changed["label_ttl_s"]) == (None, 60)
+
+
 @pytest.mark.parametrize(
     "settings", [{"label_ttl_s": 0}, {"label_ttl_s": 7_776_001}, {"default_label": 2}, {"labels": "-1/+1", "default_label": 0}]
 )

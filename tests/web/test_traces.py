@@ -35,6 +35,7 @@ from riata.web.spans import Spans, open_spans
 from riata.web.traced import TracedRequests, TracedService, trace_requests
 from riata.wiring import build_engine
 from tests.cli.test_verbs import run
+from tests.redis_server import RedisServer
 from tests.running import HANG_S, Running
 from tests.settings import web_settings
 from tests.web.attack.raw import post, talk
@@ -255,6 +256,32 @@ def test_a_process_sends_its_spans_before_it_ends(tmp_path: Path, collector: Col
     assert {path for path, _ in collector.got} == {"/v1/traces"}
     assert collector.service()["service.name"] == "clicks"
     assert [span.name for span in collector.spans() if span.trace_id.hex() == TRACE] == ["append", "learn", "POST /observe"]
+
+
+def test_on_a_shared_store_a_trace_stays_in_the_process_that_took_the_request(tmp_path: Path, collector: Collector) -> None:
+    with RedisServer(tmp_path / "redis") as server, ExitStack() as stack:
+        endpoint = {"RIATA_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.port}/"}
+        writer, web = (
+            stack.enter_context(Running.of_role(tmp_path / role, role, server.url, {**endpoint, "OTEL_SERVICE_NAME": role}))
+            for role in ("writer", "web")
+        )
+        writer.start(wait=False)
+        web.start()
+        sent = {"json": ROW, "headers": {"traceparent": SAMPLED}, "timeout": HANG_S}
+        while (answer := requests.post(f"{web.url}/observe?wait=applied", **sent)).status_code == 503:
+            time.sleep(0.02)  # until the writer leads
+        assert answer.status_code == 200, answer.text
+        assert requests.get(f"{writer.url}/models", timeout=HANG_S).status_code == 200
+        assert (web.stop(), writer.stop()) == (0, 0)
+    by_process: dict[str, list[Any]] = {"web": [], "writer": []}
+    for _, one in collector.got:
+        for of in one.resource_spans:
+            (process,) = (each.value.string_value for each in of.resource.attributes if each.key == "service.name")
+            by_process[process] += [span for scope in of.scope_spans for span in scope.spans]
+    traced = [span.name for span in by_process["web"] if span.trace_id.hex() == TRACE]
+    assert traced[-3:] == ["append", "learn", "POST /observe"]
+    assert "GET /models" in {span.name for span in by_process["writer"]}
+    assert TRACE not in {span.trace_id.hex() for span in by_process["writer"]}
 
 
 def test_a_collector_that_never_answers_delays_neither_requests_nor_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
