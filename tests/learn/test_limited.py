@@ -20,7 +20,7 @@ from riata.learn.particle_filter import ParticleFilterConfig
 from riata.learn.registry import build_learner
 from riata.learn.shapes import sorted_values
 from riata.learn.taylor_config import TaylorSketchConfig
-from riata.learn.truncated_config import Missing, TruncatedGradientConfig
+from riata.learn.truncated_config import DeclaredShapes, Missing, TruncatedGradientConfig
 from riata.maths.links import LINKS, class_probabilities, log_losses
 from riata.run.state.config import read_config, read_stored, stored_document
 from riata.run.state.model_state import build_parts
@@ -133,7 +133,8 @@ def test_far_values_cost_several_classes_little(name: str) -> None:
 
 
 def test_several_classes_learn_their_first_rows_again_without_far_values() -> None:
-    config, spoilt, clean = CONFIGS["shapes"], drawn("0.05", 1000, classes=3), drawn("clean", 1000, classes=3)
+    config = replace(CONFIGS["shapes"], shapes=DeclaredShapes(pairs=()))
+    spoilt, clean = drawn("0.05", 1000, classes=3), drawn("clean", 1000, classes=3)
     before = replace(config, learns_again=False)
     assert loss_of_classes(config, spoilt) < 0.95 * loss_of_classes(before, spoilt)
     assert loss_of_classes(config, clean) == loss_of_classes(before, clean)

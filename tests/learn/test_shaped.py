@@ -127,6 +127,18 @@ def test_indicators_and_words_get_no_shapes() -> None:
     assert len(learner.freeze()["first_hash"]) == 0
 
 
+def cell_events(shapes: Any, batch: Batch) -> list[Event]:
+    """The rows as their cells."""
+    rows = [
+        dict(zip(batch.hash[low:high].tolist(), batch.value[low:high].tolist(), strict=True))
+        for low, high in zip(batch.indptr[:-1], batch.indptr[1:], strict=True)
+    ]
+    return [
+        Event([(cell << (32 - BITS), 1.0) for cell in twin.cells(shapes, row)], float(y), float(w))
+        for row, y, w in zip(rows, batch.label, batch.weight, strict=True)
+    ]
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_cells_are_learnt_as_by_the_twin(weighted: bool) -> None:
     rng = np.random.default_rng(9)
@@ -135,23 +147,35 @@ def test_the_cells_are_learnt_as_by_the_twin(weighted: bool) -> None:
         batch = replace(batch, weight=rng.choice([0.5, 1.0, 20.0], batch.n))
     learner: Any = build_learner(replace(DEFAULT, learns_again=False), BITS)
     learner.step(cut(batch, 0, FIRST))
-    shapes = learner.weights().shapes
     rest = cut(batch, FIRST, 2 * FIRST)
     below: Any = build_learner(replace(DEFAULT, shapes="off"), BITS)
     below.step(cut(batch, 0, FIRST))
     known = below.step(rest).margin
-    rows = [
-        dict(zip(rest.hash[low:high].tolist(), rest.value[low:high].tolist(), strict=True))
-        for low, high in zip(rest.indptr[:-1], rest.indptr[1:], strict=True)
-    ]
-    events = [
-        Event([(cell << (32 - BITS), 1.0) for cell in twin.cells(shapes, row)], float(y), float(w))
-        for row, y, w in zip(rows, rest.label, rest.weight, strict=True)
-    ]
     eager = Eager(DEFAULT, BITS, below=0.8)
-    margins, _ = learn_rows(eager, events, known.tolist())
+    margins, _ = learn_rows(eager, cell_events(learner.weights().shapes, rest), known.tolist())
     assert learner.step(rest).margin == pytest.approx(margins, rel=1e-9, abs=1e-9)
     assert learner.chosen()["shapes"] == pytest.approx(1.0 - eager.below, rel=1e-9)
+
+
+def test_a_new_pair_learns_the_rows_of_the_sample_as_the_twin() -> None:
+    batch = drawn(2 * FIRST - 1, lambda x: 6.0 * np.sign(x[:, 0] * x[:, 2]), seed=3)
+    config = replace(DEFAULT, second_order=False, far_values="off")
+    learner, without, below = (
+        build_learner(one, BITS) for one in (config, replace(config, learns_again=False), replace(config, shapes="off"))
+    )
+    first, rest = cut(batch, 0, FIRST), cut(batch, FIRST, batch.n)
+    for one in (learner, without, below):
+        one.step(first)
+    shapes = learner.weights().shapes
+    assert (len(shapes.pair), len(without.weights().shapes.pair)) == (1, 0)
+    eager = Eager(config, BITS, below=0.8)
+    again = below.step(first, np.ones(first.n, np.bool_)).margin
+    learn_rows(eager, cell_events(shapes, first), again.tolist())
+    margins, _ = learn_rows(eager, cell_events(shapes, rest), below.step(rest).margin.tolist())
+    margin = learner.step(rest).margin
+    assert margin == pytest.approx(margins, rel=1e-9, abs=1e-9)
+    assert learner.chosen()["shapes"] == pytest.approx(1.0 - eager.below, rel=1e-9)
+    assert loss(margin, rest) < 0.9 * loss(without.step(rest).margin, rest)
 
 
 def test_intervals_are_found_again_and_the_function_stays() -> None:

@@ -131,7 +131,7 @@ def given(one: Member, event: Event, known: float) -> float:
 
 
 def test_the_one_share_is_that_of_the_normalised_probabilities_of_classes_with_a_row() -> None:
-    batch = rings(2 * FIRST)
+    batch = rings(2 * FIRST - 1)
     learner = several(4)  # the last has no row
     learner.step(cut(batch, 0, FIRST))
     shapes = learner.weights().cells

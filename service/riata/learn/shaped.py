@@ -69,7 +69,7 @@ from riata.native.library import StructArray, core, struct
 from riata.native.rows import RowsArray
 from riata.wire.batch import Batch, join_batches, slice_rows
 
-PAIRED: Final = 512  # rows from which pairs are sought
+PAIRED: Final = 512  # rows from which pairs are sought without `learns_again`
 OWN: Final = "shapes_"  # before the names of the arrays of the numbers
 SHAPED: Final = "shaped"
 PRESENT: Final = "shaped_classes"
@@ -269,17 +269,24 @@ class Shaped(Learner):
             found = find_columns(sample, sought.hash, sought.value, self._wanted)
         if found is not None:
             if self._shaped is None:
-                new = with_pairs(found, self._wanted.pairs or ())
+                new, had = with_pairs(found, self._wanted.pairs or ()), sample
                 self._shaped = new, [CellGradient(self._config, new.cells) for _ in self._heads]
-            else:
-                old, heads = self._shaped
-                new = with_pairs(found, self._pairs(old, heads, sample))
-                before, after = _moves(old, had, new, sample)
-                for own in heads:
-                    own.move(before, after, new.cells)
-                self._shaped = new, heads
+            self._take(found, had, sample)
         self._decided = self._shaped is not None or search.rows >= (DECIDED if self._wanted is FOUND else LAST)
         search.searched(again=self._shaped is not None or not self._decided)
+
+    def _take(self, found: Shapes, had: Batch, sample: Batch) -> None:
+        """Have other intervals, and the pairs that the sample shows. had : the sample as it was learnt"""
+        assert self._shaped is not None
+        old, heads = self._shaped
+        new = with_pairs(found, self._pairs(old, heads, sample))
+        before, after = _moves(old, had, new, sample)
+        for own in heads:
+            own.move(before, after, new.cells)
+        self._shaped = new, heads
+        if self._config.learns_again and len(new.pair) > len(old.pair):
+            _, below, every = self._step_below(sample, np.ones(sample.n, np.bool_))
+            learn_cells(new, heads, sample, np.zeros_like(every), below, self._present)
 
     def _pairs(self, shapes: Shapes, heads: list[CellGradient], sample: Batch) -> list[tuple[int, int]]:
         """Those that settings name; or the pairs so far, by hashes, and those that the sample shows in addition."""
@@ -294,7 +301,7 @@ class Shaped(Learner):
             return probability.reshape(margin.shape)
 
         pairs = [(int(shapes.column[a]), int(shapes.column[b])) for a, b in shapes.pair]
-        if self._search.rows < PAIRED:
+        if self._search.rows < (FIRST if self._config.learns_again else PAIRED):
             return pairs
         classes = 1 if self._several is None else len(self._several.heads)
         label = np.array([sample.label == k for k in range(classes)]) if classes > 1 else sample.label[np.newaxis] > 0.0

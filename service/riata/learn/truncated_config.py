@@ -238,7 +238,8 @@ class TruncatedGradientConfig(LearnerSettings):
         bool,
         doc(
             "With shapes, at row 128: second order begins anew, with weights in units of the deviations of columns; without it "
-            "all members, if values were far. Default true: the log loss of small tables is up to 16 % less."
+            "all members, if values were far. Pairs of columns are sought from row 128 on, not 512, and new ones learn the rows "
+            "of the sample. Default true: the log loss of small tables is up to 16 % less."
         ),
     ] = True
     shapes: Annotated[
