@@ -160,13 +160,14 @@ def test_the_cells_are_learnt_as_by_the_twin(weighted: bool) -> None:
 def test_a_new_pair_learns_the_rows_of_the_sample_as_the_twin() -> None:
     batch = drawn(2 * FIRST - 1, lambda x: 6.0 * np.sign(x[:, 0] * x[:, 2]), seed=3)
     config = replace(DEFAULT, second_order=False, far_values="off")
-    learner, without, below = (
+    built: list[Any] = [
         build_learner(one, BITS) for one in (config, replace(config, learns_again=False), replace(config, shapes="off"))
-    )
+    ]
+    learner, without, below = built
     first, rest = cut(batch, 0, FIRST), cut(batch, FIRST, batch.n)
-    for one in (learner, without, below):
+    for one in built:
         one.step(first)
-    shapes = learner.weights().shapes
+    shapes: Any = learner.weights().shapes
     assert (len(shapes.pair), len(without.weights().shapes.pair)) == (1, 0)
     eager = Eager(config, BITS, below=0.8)
     again = below.step(first, np.ones(first.n, np.bool_)).margin
