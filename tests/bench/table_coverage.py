@@ -44,7 +44,6 @@ MODES: Final[dict[str, dict[str, Any]]] = {
     "hybrid": {"mode": "hybrid"},
     "strict": {"mode": "strict"},
     "diag": {"mode": "diag"},
-    "hybrid before": {"mode": "hybrid", "relinearise": False},
 }
 
 
@@ -122,10 +121,10 @@ def _cell(of: Sequence[Mapping[str, str]]) -> str:
 ABOUT: Final = f"""## Raw tables
 
 Labels of at most {ROWS:,} rows are drawn from weights that are fitted to the table's own, {SEEDS} times. 95 % intervals that
-hold the true margin, in % of the rows with a standard error, and how many have one. *hybrid before* is `"relinearise": false`.
+hold the true margin, in % of the rows with a standard error, and how many have one.
 [raw_tables.csv](raw_tables.csv) has each stream, and the reasons.
 
-Two corrections need the sample of rows of `relinearise`. The smallest curvature of an event makes the curvature larger than the
-information: up to a quarter for rare labels. And the prior of a column with heavy tails, whose size is that of its largest value,
-pulls its weight far towards zero.
+Two corrections need the sample of rows of `relinearise`; without it columns with limits have no standard errors. The smallest
+curvature of an event makes the curvature larger than the information: up to a quarter for rare labels. And the prior of a
+column with heavy tails, whose size is that of its largest value, pulls its weight far towards zero.
 """

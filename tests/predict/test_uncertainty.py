@@ -31,9 +31,11 @@ from riata.predict.uncertainty import (
 )
 from riata.wire.batch import Batch
 from tests.learn.paper_design import BITS, ORIGIN, correlated_normals, coverage, dense_rows, draw_labels
+from tests.learn.streams import to_batch
 from tests.predict.rows import batch_of, model_of, random_batch, top_of
 from tests.predict.sketches import random_sketch, served_weights, with_all_weights
 from tests.twins import uncertainty as twin
+from tests.twins.truncated_step import Event
 
 
 def model_with(sketch: Sketch, weights: Weights | None = None) -> LinearModel:
@@ -181,6 +183,23 @@ def test_with_too_few_events_for_its_weights_there_is_none_and_it_says_why() -> 
     assert why_not.startswith("too few events for 6 weights: labels that are not nearly certain count as 60 of the rarer one")
 
 
+def test_columns_with_limits_have_none_without_a_sample_of_rows() -> None:
+    rng = np.random.default_rng(4)
+    x = rng.standard_t(3.0, size=(1000, 3))
+    x[:, 1] = np.where(rng.random(1000) < 0.05, 999.0, x[:, 1])
+    rows = to_batch([Event([(k << 24, v) for k, v in enumerate(row, 1)], float(row[0] > rng.normal())) for row in x.tolist()])
+    found, ways = {}, [(True, "auto"), (False, "auto"), (False, "off")]
+    for sampled, far in ways:
+        learner = build_learner(TaylorSketchConfig(mode="hybrid", relinearise=sampled, far_values=cast(Any, far)), BITS)
+        learner.step(rows)
+        sketch = learner.sketch()
+        assert sketch is not None
+        assert sketch.limited == (far == "auto")
+        found[sampled, far] = Covariance.of(sketch).why_not
+    assert found[False, "auto"].startswith("columns have limits, and no sample of rows shows their effect")
+    assert not any("limits" in why_not for how, why_not in found.items() if how != (False, "auto"))
+
+
 @pytest.mark.parametrize(("correlation", "good"), [(0.99, True), (0.999, False)])
 def test_columns_that_are_nearly_combinations_of_others_leave_none_but_indicators_that_sum_to_one_do(
     correlation: float, good: bool
@@ -226,7 +245,7 @@ def learnt(seed: int, n: int, config: TaylorSketchConfig, change: bool = False, 
         ({"mode": "hybrid", "k": 4}, "features that occur together"),
         ({"mode": "strict", "k": 4}, "5 features outside the block should have a weight"),
         ({"mode": "diag"}, "features that occur together"),
-        ({"mode": "diag", "relinearise": False}, ""),
+        ({"mode": "diag", "relinearise": False, "far_values": "off"}, ""),
     ],
 )
 def test_a_sample_of_rows_shows_that_the_block_lacks_cross_curvature(settings: dict[str, Any], reason: str) -> None:

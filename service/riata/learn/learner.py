@@ -195,6 +195,7 @@ class Sketch:
                                      still in the sums; not where a solution was adopted
     sample                      : of the rows learnt; None if none is kept
     left_out                    : features that may have no weight outside the block, and would have one inside it
+    limited                     : whether values of columns have limits
     """
 
     slot: U32
@@ -221,6 +222,7 @@ class Sketch:
     starts_pull: bool = True
     sample: Sample | None = None
     left_out: int = 0
+    limited: bool = False
     still: tuple[U32, F64] | None = None
 
 

@@ -23,7 +23,7 @@ from riata.base.errors import Corrupt
 from riata.learn.apart import LIMITS, PARTS, Apart, read_apart
 from riata.learn.frozen import check_counts, check_numbers
 from riata.learn.held_rows import RowSample, forgotten, names_of, rows_of
-from riata.learn.learner import ColumnRange, FarValue, Learner, Stepped, Weights, Wrapped, join_steps
+from riata.learn.learner import ColumnRange, FarValue, Learner, Sketch, Stepped, Weights, Wrapped, join_steps
 from riata.learn.shapes import FOUND, ROWS_MIN, Wanted, columns_of, sorted_values
 from riata.learn.spec import LearnerSettings
 from riata.wire.batch import Batch, join_batches, slice_rows
@@ -337,6 +337,11 @@ class Limited(Wrapped):
     def weights(self) -> Weights:
         """Return the weights of the learner inside, and the values that have others in their place."""
         return replace(self._inside.weights(), apart=self._search.apart)
+
+    def sketch(self) -> Sketch | None:
+        """Return a copy of the curvature."""
+        sketch = self._inside.sketch()
+        return None if sketch is None else replace(sketch, limited=self._search.apart is not None)
 
     def adjust(self, config: Any) -> None:
         """Change a setting of the learner inside, and of the one with which it may begin anew."""

@@ -313,6 +313,8 @@ def _unfit_unsampled(sketch: Sketch, rows: I64) -> str:
     alike = _combinations(sketch)
     if alike:
         return f"{alike} columns are nearly combinations of others, and no sample of rows shows their effect"
+    if sketch.limited:
+        return "columns have limits, and no sample of rows shows their effect; set relinearise in a new model"
     heavy = 0 if sketch.tail is None or not sketch.starts_pull else int((sketch.tail[rows] > TAIL_MAX).sum())
     return (
         f"columns with heavy tails: {heavy}, so intervals would be too narrow; send logarithms of these columns" if heavy else ""
