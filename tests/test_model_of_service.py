@@ -27,7 +27,7 @@ LEARNERS: Final[list[dict[str, Any]]] = [
     {"kind": "taylor_sketch", "mode": "exact", "rho": 0.999},
     {"kind": "taylor_sketch", "mode": "exact", "link": "probit", "warm_up": 100, "gamma": 1.0},
     {"kind": "taylor_sketch", "mode": "strict", "k": 5},
-    {"kind": "taylor_sketch", "mode": "diag", "relinearise": False},
+    {"kind": "taylor_sketch", "mode": "diag", "relinearise": False, "far_values": "off"},
     {"kind": "particle_filter", "particles": 200, "start": 300},
 ]
 DRIFTS: Final[list[dict[str, Any]]] = [{}, {"action": "note"}, {"action": "forget", "keep": 0.05}]

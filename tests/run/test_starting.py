@@ -323,6 +323,11 @@ async def test_a_start_that_is_stopped_while_it_replays_loses_nothing(monkeypatc
     equal_after_all(store, "slow")
 
 
+async def served(node: Node, name: str) -> None:
+    while (one := node.engine.served_models.get(name)) is None or one.published is None:
+        await asyncio.sleep(0.001)
+
+
 async def test_a_challenger_that_is_dropped_before_its_leader_is_served_is_no_longer_followed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -335,15 +340,14 @@ async def test_a_challenger_that_is_dropped_before_its_leader_is_served_is_no_lo
     store = store.crash()
     async with starting(store, monkeypatch, "m") as (node, dam):
         await asyncio.to_thread(dam.reached.wait)
-        await node.engine.wait_for("b", 1, 20_000)
+        await served(node, "b")
         with pytest.raises(Busy):
             node.service.published("m")
         await node.admin.drop_model("b")
         await node.admin.put_model("b", SMALL)
         end = store.head("b").seq
         dam.open()
-        while "m" not in node.engine.served_models:
-            await asyncio.sleep(0.001)
+        await served(node, "m")
         await node.observe(events(30, seed=2))
         assert store.head("b").seq == end
         await node.admin.put_model("b", {"follow": "m"})
