@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from riata.wire.readers import READERS
+from tests.mutants.mutants import ALL
 from tests.tiers import EVERY_DAY, FULL
 
 ROOT = Path(__file__).parents[1]
@@ -567,6 +568,11 @@ def test_the_table_of_tiers_names_tests_that_exist() -> None:
         files = [path for path in (ROOT / "tests").rglob("test_*.py") if path.as_posix().startswith(f"{ROOT}/tests/{beginning}")]
         found = [path for path in files if f"def {test.partition('[')[0]}" in path.read_text(encoding="utf-8")]
         wrong += [] if found else [entry]
+    assert wrong == []
+
+
+def test_each_mutant_changes_one_place() -> None:
+    wrong = [one for one in ALL if (ROOT / "service" / one.file).read_text(encoding="utf-8").count(one.old) != 1]
     assert wrong == []
 
 

@@ -217,6 +217,14 @@ def test_a_solution_takes_the_place_of_the_shapes_too() -> None:
     assert learner.weights().shapes is not None
 
 
+@pytest.mark.parametrize(("again", "weight"), [(True, 0.25), (False, 1.0)])
+def test_forgetting_reaches_rows_that_may_be_learnt_again(again: bool, weight: float) -> None:
+    learner = build_learner(replace(DEFAULT, learns_again=again), BITS)
+    learner.step(drawn(300, lambda x: x[:, 0]))
+    learner.forget(0.25)
+    assert set(learner.freeze()["first_weight"].tolist()) == {weight}
+
+
 def test_forgetting_reaches_both_parts() -> None:
     batch = drawn(1000, lambda x: 4.0 * np.abs(x[:, 0]) - 3.0)
     learner, _ = learnt(DEFAULT, batch)

@@ -66,14 +66,14 @@ KERNELS: Final = (
     Mutant("native/losses.h", "own = most(0.0, 1.0 - sign * margin)", "own = most(0.0, 1.0 + sign * margin)", SCORE),
     Mutant("native/losses.h", "is_positive ? base : 1.0 - base", "is_positive ? 1.0 - base : base", SCORE),
     Mutant("native/shooting.h", "omega - copysign(gamma, omega)", "omega + copysign(gamma, omega)", SHOOTING),
-    Mutant("native/mixed_gradient.c", "share * likely", "share + likely", MIXED),
+    Mutant("native/mixed_gradient.c", "before * powers(likely", "before + powers(likely", MIXED),
     Mutant("native/mixed_gradient.c", "common * move * sum.pull", "common * sum.pull", MIXED),
     Mutant("native/four_exp.h", "d + e * rise - strength", "d + e * rise + strength", MIXED),
     Mutant("native/text.h", "* M1) ^ (tag * M2);", "* M1) ^ (tag + M2);", JSON),
     Mutant("native/vw.c", "(1 - 2 * negative)", "(1 + 2 * negative)", VW),
     Mutant("native/vw.c", "size > NAME_BYTES_MAX))\n            break;", "size > NAME_BYTES_MAX + 1))\n            break;", VW),
     Mutant("native/svmlight.c", "return digits <= INDEX_MAX;", "return digits < INDEX_MAX;", SVMLIGHT),
-    Mutant("native/rows.c", "&& kept < room;", "&& kept <= room;", NAMES),
+    Mutant("native/rows.c", "put < room, dropped", "put <= room, dropped", NAMES),
     Mutant("native/rows.c", "return pairs == (u32)(n * (n - 1) / 2);", "return true;", SORTING),
     Mutant("native/head.c", "stop - start > LENGTH_DIGITS_MAX", "stop - start > LENGTH_DIGITS_MAX + 1", HEADS),
     Mutant("native/losses.h", "return s * margin < 1.0 ? -s", "return s * margin <= 1.0 ? -s", LOSSES),
@@ -84,7 +84,7 @@ KERNELS: Final = (
     Mutant("native/particle_filter.c", "UNIT)) < gain", "UNIT)) > gain", METROPOLIS),
     Mutant("native/text.c", "(high & 0x1FF) == 0x1FF", "(high & 0x1FF) == 0x1FE", JSON),
     Mutant("native/table.h", "end > rows->features", "end > rows->features + 1", ROWS),
-    Mutant("native/scoring.c", "low = middle + 1", "low = middle + 2", DOT),
+    Mutant("native/scoring.c", "if (w->slot[middle] < slot)", "if (w->slot[middle] <= slot)", DOT),
     Mutant("native/scoring.c", "bucket[b + 1] += bucket[b]", "bucket[b + 1] = bucket[b]", DOT),
     Mutant("native/truncated_gradient.c", "double move = -eta * gradient;", "double move = eta * gradient;", GRADIENT),
     Mutant("native/ftrl.c", "fabs(z) - l1", "fabs(z) + l1", FTRL),
@@ -146,4 +146,5 @@ SAFEGUARDS: Final = (
         PROMOTING,
     ),
 )
+ALL: Final = (*KERNELS, *FRONT, *SAFEGUARDS)
 QUICK: Final = (KERNELS[2], KERNELS[5], FRONT[1])  # in every run of the suite

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.mutants import FRONT, KERNELS, QUICK, SAFEGUARDS, Mutant
+from tests.mutants.mutants import ALL, QUICK, Mutant
 
 ROOT = Path(__file__).parents[2]
 FAILED, PASSED = 1, 0  # exit codes of pytest; others mean that the tests did not run
@@ -71,7 +71,7 @@ def test_a_mutant_is_noticed(copied: Path, mutant: Mutant) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutant", [one for one in (*KERNELS, *FRONT, *SAFEGUARDS) if one not in QUICK], ids=name_of)
+@pytest.mark.parametrize("mutant", [one for one in ALL if one not in QUICK], ids=name_of)
 def test_each_other_mutant_is_noticed(copied: Path, mutant: Mutant) -> None:
     done = noticed(copied, mutant)
     assert (done.returncode, "1 failed" in done.stdout) == (FAILED, True), done.stdout + done.stderr
@@ -79,5 +79,5 @@ def test_each_other_mutant_is_noticed(copied: Path, mutant: Mutant) -> None:
 
 @pytest.mark.slow
 def test_without_a_mutant_the_same_tests_pass(copied: Path) -> None:
-    done = run(copied, sorted({test for one in (*KERNELS, *FRONT, *SAFEGUARDS) for test in one.tests}))
+    done = run(copied, sorted({test for one in ALL for test in one.tests}))
     assert done.returncode == PASSED, done.stdout + done.stderr

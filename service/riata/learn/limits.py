@@ -222,6 +222,10 @@ class LimitSearch:
             self.sample.add(sent, np.flatnonzero(~refused), first)
         return self.rows == self.due
 
+    def forget(self, keep: float) -> None:
+        """Let rows of the sample count for a share `keep` when they are learnt again."""
+        self.sample.hold(forgotten(self.sample.rows(), keep), self.sample.stride)
+
     def find(self, allowed: Allowed | None, wanted: Wanted = FOUND) -> Sought | None:
         """Find limits of the columns of the sample, and what is set apart; with None only which values are far. None for no
         columns."""
@@ -357,8 +361,7 @@ class Limited(Wrapped):
         """Let the past count for a share `keep` of what it counted, also when the first rows are learnt again."""
         self._inside.forget(keep)
         if self._fresh:
-            sample = self._search.sample
-            sample.hold(forgotten(sample.rows(), keep), sample.stride)
+            self._search.forget(keep)
 
     def far_values(self) -> list[FarValue]:
         """Return values that are set apart, or were far from all others of their column when limits were found last."""

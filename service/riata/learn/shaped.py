@@ -13,8 +13,9 @@ LAST. Then the numbers of the new cells are the means of those that the rows of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from riata.base.arrays import BOOL, F64, I32, I64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS as APART
 from riata.learn.frozen import check_counts, check_names, check_numbers
-from riata.learn.held_rows import NAMES, PREFIX, forgotten
+from riata.learn.held_rows import NAMES, PREFIX
 from riata.learn.learner import FarValue, Learner, Stepped, Weights
 from riata.learn.limits import DECIDED, FAR, FIRST, LAST, USUAL, LimitSearch, ranges_of
 from riata.learn.mixed_gradient import (
@@ -133,9 +134,8 @@ class Shaped(Learner):
         self._below.forget(keep)
         for own in () if self._shaped is None else self._shaped[1]:
             own.forget(keep)
-        if self._config.learns_again and self._search.rows < FIRST:
-            sample = self._search.sample
-            sample.hold(forgotten(sample.rows(), keep), sample.stride)
+        if self._config.learns_again and not self._search.ended:
+            self._search.forget(keep)
 
     def far_values(self) -> list[FarValue]:
         """Return hashes of columns, and values of theirs that were far from all others when intervals were found last, or are set
@@ -279,23 +279,29 @@ class Shaped(Learner):
         """Have other intervals, and the pairs that the sample shows. had : the sample as it was learnt"""
         assert self._shaped is not None
         old, heads = self._shaped
-        new = with_pairs(found, self._pairs(old, heads, sample))
+        below = cache(lambda: self._step_below(sample, np.ones(sample.n, np.bool_))[1:])
+        new = with_pairs(found, self._pairs(old, heads, sample, below))
         before, after = _moves(old, had, new, sample)
         for own in heads:
             own.move(before, after, new.cells)
         self._shaped = new, heads
         if self._config.learns_again and len(new.pair) > len(old.pair):
-            _, below, every = self._step_below(sample, np.ones(sample.n, np.bool_))
-            learn_cells(new, heads, sample, np.zeros_like(every), below, self._present)
+            margin, every = below()
+            learn_cells(new, heads, sample, np.zeros_like(every), margin, self._present)
 
-    def _pairs(self, shapes: Shapes, heads: list[CellGradient], sample: Batch) -> list[tuple[int, int]]:
-        """Those that settings name; or the pairs so far, by hashes, and those that the sample shows in addition."""
+    def _pairs(
+        self, shapes: Shapes, heads: list[CellGradient], sample: Batch, below: Callable[[], tuple[F64, BOOL]]
+    ) -> list[tuple[int, int]]:
+        """Those that settings name; or the pairs so far, by hashes, and those that the sample shows in addition.
+
+        below : returns the margins of the sample in the learner below, and that none of its rows is to be learnt
+        """
         if self._wanted.pairs is not None:
             return list(self._wanted.pairs)
 
         def probabilities() -> F64:
-            _, below, every = self._step_below(sample, np.ones(sample.n, np.bool_))
-            margin = np.ascontiguousarray(learn_cells(shapes, heads, sample, every, below, self._present).T)
+            known, every = below()
+            margin = np.ascontiguousarray(learn_cells(shapes, heads, sample, every, known, self._present).T)
             probability, label = np.empty(margin.size), np.empty(margin.size)
             answers(margin.ravel(), LINKS["logistic"].code, 0.0, probability, label)
             return probability.reshape(margin.shape)

@@ -101,7 +101,7 @@ class Engine(ABC):
         """Before `model` is dropped: no model that is not served yet still has it as a challenger."""
 
     async def unfollowed(self, leader: str) -> None:  # noqa: B027
-        """Wait until the log of `leader` says which challengers it lost before it was served."""
+        """Have the log of `leader` say which challengers it lost before it was served."""
 
     @property
     @abstractmethod

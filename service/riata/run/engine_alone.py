@@ -206,6 +206,7 @@ class AloneEngine(Engine):
 
     def __init__(self, *parts: Any, **more: Any) -> None:
         super().__init__(*parts, **more)
+        self._gone: dict[str, frozenset[str]] = {}  # by leader, the challengers that its log still names
         self._unfollowing: list[tuple[str, asyncio.Task[None]]] = []
         self._taken_up: list[Future[None]] = []  # each is done when a state of the start is served completely
 
@@ -294,28 +295,31 @@ class AloneEngine(Engine):
 
     async def forget_challenger(self, model: str) -> None:
         """Before `model` is dropped: no model that is not served yet still has it as a challenger."""
+        self._gone.pop(model, None)
         for leader in () if self.relations is None else self.relations.forget(model):
             await self.call(partial(self._log_thread.forget_follower, leader, model))
             self._unfollow_soon(leader, frozenset([model]))
 
-    async def unfollowed(self, leader: str) -> None:
-        """Wait until the log of `leader` says which challengers it lost before it was served."""
-        await asyncio.gather(*(task for name, task in self._unfollowing if name == leader))
-
     def _unfollow_soon(self, leader: str, gone: frozenset[str]) -> None:
-        self._unfollowing.append((leader, asyncio.create_task(self._unfollow(leader, gone))))
+        self._gone[leader] = self._gone.get(leader, frozenset()) | gone
+        self._unfollowing.append((leader, asyncio.create_task(self.unfollowed(leader))))
 
-    async def _unfollow(self, leader: str, gone: frozenset[str]) -> None:
-        while (served_model := self.served_models.get(leader)) is None or served_model.published is None:
+    async def unfollowed(self, leader: str) -> None:
+        """Have the log of `leader` say which challengers it lost before it was served. Waits until it is served."""
+        while leader in self._gone and ((served := self.served_models.get(leader)) is None or served.published is None):
             await asyncio.sleep(LOOK_S)
-        async with served_model.changing:
-            theirs = await self.latest(leader)
+        if leader not in self._gone:
+            return
+        async with self.served_models[leader].changing:
+            theirs, gone = await self.latest(leader), self._gone.get(leader, frozenset())
             kept = tuple(one for one in theirs.pairs.challengers if one not in gone)
-            if kept == theirs.pairs.challengers:
-                return
-            log.warning("model %s: these challengers no longer have its events: %s", leader, ", ".join(sorted(gone)))
-            payload = Change(theirs.config, challengers=kept).payload()
-            await self.append(Append(leader, "config", self.clock.unix_ms(), payload=payload, followers=kept))
+            if kept != theirs.pairs.challengers:
+                log.warning("model %s: these challengers no longer have its events: %s", leader, ", ".join(sorted(gone)))
+                payload = Change(theirs.config, challengers=kept).payload()
+                await self.append(Append(leader, "config", self.clock.unix_ms(), payload=payload, followers=kept))
+            self._gone[leader] = self._gone.get(leader, frozenset()) - gone
+            if not self._gone[leader]:
+                del self._gone[leader]
 
     def _origins(self) -> list[Origin]:
         """Return the models to archive."""
