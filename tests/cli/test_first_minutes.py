@@ -75,18 +75,19 @@ def test_nothing_beside_the_store_is_open_to_others(tmp_path: Path) -> None:
 
 STUBBORN = """
 import os, signal, sys, time
-def end(*_):
-    time.sleep(0.2)
-    open(sys.argv[1] + ".ended", "w").close()
-    sys.exit(0)
-signal.signal(signal.SIGTERM, end)
+got = []
+for one in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(one, lambda number, _frame: got.append(signal.Signals(number).name))
 open(sys.argv[1], "w").write(str(os.getpid()))
-time.sleep(600)
+while not got:
+    time.sleep(0.02)
+time.sleep(0.5)
+open(sys.argv[1] + ".ended", "w").write(" ".join(got))
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_make_run_ends_the_service_and_waits_for_it(how: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_make_run_is_one_to_the_service_which_ends_by_itself(how: signal.Signals, tmp_path: Path) -> None:
     binaries, note = tmp_path / "bin", tmp_path / "pid"
     binaries.mkdir()
     (tmp_path / "stubborn.py").write_text(STUBBORN)
@@ -97,15 +98,16 @@ def test_a_signal_to_make_run_ends_the_service_and_waits_for_it(how: signal.Sign
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True, preexec_fn=at_a_terminal) as made:
         while not (note.exists() and note.read_text()):
             time.sleep(0.02)
-        if how == signal.SIGINT:
-            os.killpg(made.pid, how)  # as a terminal does
-        else:
+        if how == signal.SIGTERM:
             made.send_signal(how)
+        else:
+            os.killpg(made.pid, how)  # as a terminal does
         made.wait(HANG_S)
     ended, process = Path(f"{note}.ended"), Path(f"/proc/{note.read_text()}")
-    while not ended.exists() and process.exists():
+    while process.exists():
         time.sleep(0.02)
     assert ended.exists(), "the service ended without its handler"
+    assert ended.read_text() == "SIGTERM"
 
 
 def test_make_run_ends_as_a_service_that_fails_by_itself(tmp_path: Path) -> None:
