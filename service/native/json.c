@@ -429,14 +429,36 @@ static const u8 *fold_text(reader *r, const u8 *p, const u8 *stop, folding *f) {
     }
 }
 
-/* The next space from p on; one stands at the end of what is searched. */
-static inline u8 *next_space(u8 *p) {
-    for (;; p += 8) {
-        u64 found = zero_bytes(load_word(p) ^ ONES * ' ');
-        if (found)
-            return p + (__builtin_ctzll(found) >> 3);
+/* Where the words of a folded text begin and end: a bit for each such place among the 64 bytes from `p` on, the first in the lowest. */
+typedef struct {
+    u8 *p;
+    u64 left, inside; /* those that were not taken yet; whether the last of the 64 bytes is in a word */
+} word_edges;
+
+/* Which of the 64 bytes from p on are not spaces, the first in the lowest bit. */
+static inline u64 letters_of(const u8 *p) {
+    u64 found = 0;
+    for (int i = 0; i < 64; i += 8) {
+        u64 word = load_word(p + i) ^ ONES * ' ', other = (((word & ~TOPS) + ~TOPS) | word) & TOPS;
+        found |= ((other >> 7) * 0x0102040810204080ull >> 56) << i;
     }
+    return found;
 }
+
+/* The next one; there has to be one. */
+static inline u8 *next_edge(word_edges *edges) {
+    while (!edges->left) {
+        u64 letters = letters_of(edges->p += 64);
+        edges->left = letters ^ (letters << 1 | edges->inside);
+        edges->inside = letters >> 63;
+    }
+    u8 *at = edges->p + __builtin_ctzll(edges->left);
+    edges->left &= edges->left - 1;
+    return at;
+}
+
+/* `one` if `first` is 1, `other` if it is 0. Which words come again is unpredictable, and a compiler may make a branch of ?:. */
+static inline u64 one_of(u64 first, u64 one, u64 other) { return other ^ ((one ^ other) & (0 - first)); }
 
 /* Add the words begin:end of a folded text, and their n-grams, as records. With n-grams, the words are moved together, one space
  * between them, so that a gram is a span. Grams of more than NAME_BYTES_MAX bytes are left out. A word that comes again is counted in
@@ -444,25 +466,23 @@ static inline u8 *next_space(u8 *p) {
 static bool put_words(reader *r, u8 *begin, u8 *end) {
     const riata_records row = *r->row; /* a copy, so that the compiler knows its pointers stay as they are */
     const u64 before = (u64)r->n, last = (row.capacity > WORD_PLACES ? WORD_PLACES : 1) - 1;
-    const bool merges = r->rules->crosses_size == 0;
+    const u64 merges = r->rules->crosses_size == 0 ? ~0ull : 0;
     const i64 ngrams = r->rules->ngrams, prefix = r->blame.start - r->data, prefix_stop = r->blame.stop - r->data;
     const u64 field = hash_span(r->blame, r->rules->key, FIELD_WORD);
     const u8 *data = r->data;
     u8 *write = begin, *first[3] = {NULL, NULL, NULL}; /* of the last three words, the latest first */
     i64 n = r->n, again = 0;
-    memset(end, ' ', 9);
+    memset(end, ' ', 64);
+    end[1] = '.'; /* a word behind the last one */
     r->row->sorted = 0;
-    for (u8 *p = begin, *stop;; p = stop) {
-        while (p < end && *p == ' ')
-            p++;
-        if (p >= end)
-            break;
-        u8 *start = p, *next = stop = next_space(p);
+    word_edges edges = {begin - 64, 0, 0};
+    for (u8 *start; (start = next_edge(&edges)) < end;) {
+        u8 *stop = next_edge(&edges), *next = stop;
         if (ngrams > 1) {
-            memmove(write, start, (size_t)(stop - start));
-            start = write;
-            next = write += stop - p;
-            *write++ = ' ';
+            next = write + (stop - start);
+            start = memmove(write, start, (size_t)(stop - start));
+            *next = ' ';
+            write = next + 1;
         }
         first[2] = first[1], first[1] = first[0], first[0] = start;
         for (i64 length = 0; length < ngrams; length++) {
@@ -474,11 +494,12 @@ static bool put_words(reader *r, u8 *begin, u8 *end) {
             u64 fingerprint = hash_name(gram, next - gram, field, NUMBER), *place = row.bucket + (fingerprint & last);
             row.fingerprint[n] = fingerprint, row.value[n] = 0.0, row.kind[n] = WORD;
             put_span4(row.span + 4 * n, prefix, prefix_stop, gram - data, next - data);
-            bool known = merges && *place - before < (u64)n - before && row.fingerprint[*place] == fingerprint;
-            i64 at = known ? (i64)*place : n; /* which words come again is unpredictable: no branch asks */
+            u64 among = *place - before < (((u64)n - before) & merges), at = one_of(among, *place, (u64)n);
+            u64 known = (row.fingerprint[at] == fingerprint) & among;
+            at = one_of(known, at, (u64)n);
             row.value[at] += 1.0;
-            *place = (u64)at;
-            again += known, n += !known;
+            *place = at;
+            again += (i64)known, n += (i64)!known;
         }
     }
     r->n = n;
