@@ -14,6 +14,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from riata.base.clock import Clock
@@ -37,6 +38,7 @@ from riata.store.store import Append, Appended, Record, Store
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
 
+LEFT_PART: Final = 0.4  # of `lag_s_max`: rows of joint records are left for so long; the writer waits no longer than half of it
 ARRIVAL_S: Final = 1.0  # of a request for a model that a start has not come to yet: a small one takes some milliseconds
 ARRIVAL_LOOK_S: Final = 0.005
 
@@ -73,7 +75,8 @@ class Engine(ABC):
         self._on_fatal = on_fatal
         self._on_lost = on_lost or on_fatal
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._log_thread = LogThread(open_store, self._on_logged, self._store_failed, settings.shared, settings.appends)
+        left_s = settings.lag_s_max * LEFT_PART
+        self._log_thread = LogThread(open_store, self._on_logged, self._store_failed, settings.shared, settings.appends, left_s)
         self.context = EngineContext(
             settings, clock, draw, open_store, self._log_thread, self._wake, self._learning_failed, self._lost
         )
@@ -137,13 +140,15 @@ class Engine(ABC):
         """Have the writer learn now what it has of a model, and serve it if that is due. The request that asks is answered from
         what is served already."""
         served_model.asked = True
-        if self.learning is not None:
-            self.learning.writer.put(PublishNow(served_model.name))
+        self._publish_soon(served_model.name)
 
     def _hurry(self, name: str) -> None:
         """Serve the present state of a model soon."""
+        self._publish_soon(name)
+
+    def _publish_soon(self, name: str) -> None:
         if self.learning is not None:
-            self.learning.writer.put(PublishNow(name))
+            self._log_thread.distributed(name, partial(self.learning.writer.put, PublishNow(name)))
 
     # -- starting and stopping -------------------------------------------------------------------------------------
 
@@ -214,8 +219,6 @@ class Engine(ABC):
         served_model = self.served_model(name)
         if served_model.published is None:
             raise self.context.catalogue.why_unserved(name)
-        if served_model.is_behind:
-            self.hurry(served_model)
         return served_model.published
 
     async def await_arrival(self, name: str) -> None:

@@ -373,10 +373,10 @@ class AloneEngine(Engine):
         super()._on_logged(logged)
         if self.learning is None:
             return
-        replaying = self.replaying
+        replaying, now_ms = self.replaying, self.clock.unix_ms()
         self.learning.writer.put_logged(
             [
-                Logged(appended.record, appended.batch)
+                Logged(appended.record, appended.batch, max(0, now_ms - append.accepted_ms) / 1000)
                 for append, appended in logged
                 if appended.record is not None and (replaying is None or not replaying.holds(append.model))
             ]

@@ -94,7 +94,15 @@ class Service:
     # -- hot -------------------------------------------------------------------------------------------------------
 
     def published(self, model: str) -> Published:
-        """Return what is served of `model` now. Raises `NotFound`; `Busy` while the log is replayed."""
+        """Return what is served of `model` now, for a client: the writer serves a newer state soon, if there is one. Raises
+        `NotFound`; `Busy` while the log is replayed."""
+        published, served_model = self._engine.published(model), self._engine.served_model(model)
+        if served_model.is_behind:
+            self._engine.hurry(served_model)
+        return published
+
+    def served(self, model: str) -> Published:
+        """As `published`, for what looks at every model or only at settings: the writer is not asked for anything."""
         return self._engine.published(model)
 
     async def await_arrival(self, model: str) -> None:
@@ -114,7 +122,7 @@ class Service:
 
     def context(self, model: str, labelled: bool) -> StoreContext:
         """Return the context for parsing a body for `model`; only labelled rows bring names into the log."""
-        served, config = self._engine.served_model(model), self.published(model).config
+        served, config = self._engine.served_model(model), self.served(model).config
         key, seen = self._engine.context.log_thread.subject_key, served.seen if labelled else None
         kinds = served.names.kinds
         context = StoreContext(served.encoder, config.labels, seen, config.classes, kinds=kinds, subject_key=key)
@@ -154,7 +162,7 @@ class Service:
         try:
             parsed = read()
             self._require("observe", model)
-            if parsed.joins.n or self.published(model).is_checked_row_by_row:
+            if parsed.joins.n or self.served(model).is_checked_row_by_row:
                 awaited.tell(None)
                 return
             append = self._append_of(model, parsed, False)
@@ -178,7 +186,7 @@ class Service:
         the error, or with None if it has to go to `observe` after all. Raises as `context` and `observe` do before anything is
         logged."""
         served_model = self._engine.served_model(model)
-        published = served_model.published or self.published(model)
+        published = served_model.published or self.served(model)
         self._engine.require_role("observe")
         self._engine.require_accepting(served_model)
         published.pairs.require_no_leader(model)
@@ -188,7 +196,7 @@ class Service:
         self, model: str, body: bytes, content_type: str, key: str | None, *, wait_applied: bool = False
     ) -> Observed | None:
         """`observe` a small body together with others, see `observe_soon`; None if it has to go to `observe` on its own."""
-        skipped = self.published(model).skipped if wait_applied else 0
+        skipped = self.served(model).skipped if wait_applied else 0
         future: asyncio.Future[Observed | None] = asyncio.get_running_loop().create_future()
         if not self.observe_soon(model, body, content_type, key, partial(settle, future)):
             return None

@@ -35,7 +35,9 @@ from riata.wire.batch import Batch, Encoded, slice_rows
 
 DOCUMENT_VERSION: Final = 1  # of every payload other than `observe`
 PROMOTION_VERSION: Final = 2  # of a `restore` that carries a state of the same log
-KIND_CODES: Final[Mapping[Kind, int]] = {"observe": 1, "config": 2, "skip": 3, "restore": 4, "upgrade": 5, "repair": 6}
+KIND_CODES: Final[Mapping[Kind, int]] = {
+    "observe": 1, "config": 2, "skip": 3, "restore": 4, "upgrade": 5, "repair": 6, "joint": 7
+}  # fmt: skip
 KINDS: Final[Mapping[int, Kind]] = {code: kind for kind, code in KIND_CODES.items()}
 
 RECORD_DAMAGED: Final = "record_damaged"  # code of the error about a record whose bytes are not those of its digest

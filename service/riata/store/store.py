@@ -8,10 +8,10 @@ renews its lease, the others follow what it publishes. Each process, and each th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol, cast
 
 from riata.base.arrays import BOOL
 from riata.base.errors import BadInput, Conflict
@@ -19,7 +19,7 @@ from riata.base.frozen_dataclass import frozen_dataclass
 from riata.wire.batch import Batch, Encoded
 from riata.wire.names import Names
 
-Kind = Literal["config", "observe", "skip", "restore", "upgrade", "repair"]
+Kind = Literal["config", "observe", "skip", "restore", "upgrade", "repair", "joint"]
 Digest = bytes  # in `Generation`, where a field is called `bytes`
 DAMAGED: Final = -2  # `seq` that `mark_inflight` writes for a damaged model; `deaths` is then the first damaged event, from 1
 
@@ -94,6 +94,26 @@ class Appended:
     seq: int
     refused: BadInput | None = None
     copies: tuple[Record, ...] = ()  # of the record, in the logs of its followers that exist
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class JointRows:
+    """Accepted rows of several models without ids, which are logged together.
+
+    models : each once
+    stop   : of each model, where its rows end in `batch`
+    names  : of each model, as in `Append`
+    """
+
+    models: tuple[str, ...]
+    stop: Sequence[int]
+    batch: Batch
+    names: Sequence[Names]
+    accepted_ms: int
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Yield where the rows of each model begin and end."""
+        return zip((0, *self.stop[:-1]), self.stop, strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +330,34 @@ class Store(Protocol):
         """Housekeeping while the log thread has no other work."""
 
     def close(self) -> None: ...
+
+
+class JointStore(Store, Protocol):
+    """A store of one process that can log rows of several models by one record, and put them into the logs of their models later.
+
+    Every other call finds them there: it puts them there first.
+
+    left           : the models with rows that are not there yet; any thread may ask
+    on_distributed : called with what was put there
+    """
+
+    left: KeysView[str]
+    on_distributed: Callable[[Sequence[tuple[Append, Appended]]], None]
+
+    def append_joint(self, rows: JointRows) -> list[int]:
+        """Append rows of several models by one record, durable on return; return the last event of each model. Raises as `append`
+        does, and `NotFound` if one of the models does not exist."""
+
+    def left_features(self) -> int:
+        """Return how many features the rows that are left have."""
+
+    def distribute(self, models_max: int) -> None:
+        """Put the rows that are left into the logs of their models, of those models that have waited longest."""
+
+
+def joint(store: Store) -> JointStore | None:
+    """Return a store that logs rows of several models together as such; None if it does not."""
+    return cast(JointStore, store) if hasattr(store, "append_joint") else None
 
 
 class SharedStore(Store, Protocol):

@@ -4,6 +4,9 @@ submit(append, done) ──┐
 submit(append, done) ──┼──►  one transaction  ──►  on_logged(record …)  ──►  done(appended) each
 gather(make) ──────────┤  what `make` returns then
 call(work) ────────────┘            then          work(store)
+
+Rows of many models that were gathered together are logged by one record. They get into the logs of their models, and to
+`on_logged`, after about `left_s`, or when no request comes.
 """
 
 from __future__ import annotations
@@ -15,20 +18,34 @@ import time
 from collections.abc import Callable, Sequence, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from riata.base.errors import RiataError, StoreFailed, Unavailable
-from riata.store.store import Append, Appended, Store
+from riata.store.store import Append, Appended, JointRows, JointStore, Store, joint
 from riata.wire.parse import KEY_BYTES
 
 T = TypeVar("T")
 Done = Callable[[Appended | RiataError], None]
 Request = tuple[Append, Done]
-Gather = Callable[[], Sequence[Request]]  # must not raise
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Rows of several models for one record. done : is called with the last event of each model, or the error"""
+
+    rows: JointRows
+    done: Callable[[list[int] | RiataError], None]
+
+
+Gather = Callable[[], Sequence[Request | Together]]  # must not raise
 
 GROUP_REQUESTS_MAX = 512  # bounds the time that the first request of a group waits for the last
 GROUP_FEATURES_MAX = 4_000_000  # about 48 MB of log in one transaction
 IDLE_S = 0.5  # how long the store must be idle before its housekeeping
+QUIET_S = 0.02  # rows of joint records are left no longer if no request has come for so long
+DISTRIBUTED_MAX = 64  # models of one transaction
+LEFT_FEATURES_MAX = 2_000_000  # of the rows that are left, about 24 MB
 REOPEN_S = 1.0  # between two attempts to open a store that does not answer
 
 
@@ -48,18 +65,25 @@ class LogThread:
         on_fatal: Callable[[str], None],
         patient: bool = False,
         appends: bool = True,
+        left_s: float = 0.0,
     ) -> None:
-        """appends: whether rows are accepted, so that the key of the digests of their subjects is needed"""
+        """appends: whether rows are accepted, so that the key of the digests of their subjects is needed
+
+        left_s : for about how long rows of joint records are left, so that a model has several
+        """
         self._open_store = open_store
         self._on_logged = on_logged
         self._on_fatal = on_fatal
         self._appends = appends
+        self._left_s = left_s
         self.subject_key = b""  # set when the store is opened
         self._patient = patient  # retry a store that does not answer at the start, and refuse requests meanwhile
         self._queue: queue.SimpleQueue[Gather | _Call | None] = queue.SimpleQueue()
         self.gathering: Sized = ()  # requests that wait to be gathered
         self.followers: dict[str, tuple[str, ...]] = {}  # by leader; before `start` and in the store's thread only
         self._opened: Future[None] = Future()
+        self._joint: JointStore | None = None  # the store, once it is open, if it logs rows of several models by one record
+        self._distributed_s = 0.0  # when rows were last put into the logs of their models, or began to be left, monotonic
         self._thread = threading.Thread(target=self._run, name="riata-store", daemon=True)
 
     def start(self) -> Future[None]:
@@ -80,6 +104,23 @@ class LogThread:
         future: Future[T] = Future()
         self._queue.put(_Call(work, future))
         return future
+
+    @property
+    def joins(self) -> bool:
+        """Whether rows of several models may be logged together."""
+        return self._joint is not None
+
+    def distributed(self, model: str, then: Callable[[], None]) -> None:
+        """Call `then` once `on_logged` was called with every row of a model that is logged. From any thread."""
+        if self._joint is None or model not in self._joint.left:
+            then()
+        else:
+            self.call(partial(_distribute_then, model, then))
+
+    def distribute_all(self, _store: Store) -> None:
+        """Put the rows of joint records into the logs of their models. In the store's thread."""
+        while self._joint is not None and self._joint.left:
+            self._joint.distribute(DISTRIBUTED_MAX)
 
     def append_now(self, store: Store, several: Sequence[Append]) -> list[Appended | RiataError]:
         """Append as one group, at once. Only inside of the work of `call`, for what depends on what the work has read."""
@@ -118,6 +159,9 @@ class LogThread:
         while True:
             try:
                 store = self._open_store()
+                if (joined := joint(store)) is not None:
+                    joined.on_distributed = self._on_logged
+                    self._joint = joined
                 if self._appends:
                     self.subject_key = store.subject_key(secrets.token_bytes(KEY_BYTES))
                 return store
@@ -138,32 +182,45 @@ class LogThread:
             if item is None:
                 return False
             if not isinstance(item, _Call):
-                for _, done in item():
-                    done(error)
+                for request in item():
+                    _answer(request, error)
             elif item.future.set_running_or_notify_cancel():
                 item.future.set_exception(error)
         return True
 
     def _turn(self, store: Store) -> bool:
         """Execute what waits now; return false if the thread is to end."""
+        is_left = self._joint is not None and bool(self._joint.left)
         try:
-            first = self._queue.get(timeout=IDLE_S)
+            first = self._queue.get(timeout=QUIET_S if is_left else IDLE_S)
         except queue.Empty:
-            self._serve(store, _Call(lambda owned: owned.idle(), Future()))
+            self._serve(store, _Call(lambda owned: self._distribute() if is_left else owned.idle(), Future()))
             return True
         group: list[Request] = []
         features = 0
         item: Gather | _Call | None = first
         while item is not None and not isinstance(item, _Call):
-            requests = item()
-            group += requests
-            features += sum([len(append.batch.hash) for append, _ in requests if append.batch is not None])
+            for request in item():
+                if isinstance(request, Together):
+                    self._append_together(request)
+                else:
+                    group.append(request)
+                    features += 0 if request[0].batch is None else len(request[0].batch.hash)
             if len(group) >= GROUP_REQUESTS_MAX or features >= GROUP_FEATURES_MAX or self._queue.empty():
-                self._append(store, group)
-                return True
-            item = self._queue.get()
+                item = _Call(self._look_after, Future())
+            else:
+                item = self._queue.get()
         self._append(store, group)
         return item is not None and self._serve(store, item)
+
+    def _look_after(self, store: Store) -> None:
+        """Do what is due after a group."""
+        if (joined := self._joint) is not None and joined.left:
+            pause_s = self._left_s * DISTRIBUTED_MAX / len(joined.left)
+            if time.monotonic() - self._distributed_s >= pause_s or joined.left_features() > LEFT_FEATURES_MAX:
+                self._distribute()
+        if self._queue.empty():
+            self._maintain(store)
 
     def _serve(self, store: Store, call: _Call) -> bool:
         if not call.future.set_running_or_notify_cancel():
@@ -174,6 +231,28 @@ class LogThread:
             self._end_if_broken(error)
             call.future.set_exception(error)
         return True
+
+    def _append_together(self, request: Together) -> None:
+        """Log rows of several models by one record."""
+        if self._joint is None:
+            raise TypeError("this store does not log rows of several models together")
+        if not self._joint.left:
+            self._distributed_s = time.monotonic()
+        try:
+            last = self._joint.append_joint(request.rows)
+        except RiataError as error:
+            self._end_if_broken(error)
+            request.done(error)
+            return
+        request.done(last)
+
+    def _distribute(self) -> None:
+        self._distributed_s = time.monotonic()
+        if self._joint is not None:
+            try:
+                self._joint.distribute(DISTRIBUTED_MAX)
+            except RiataError as error:  # the rows are left, and logged; what asks for them next gets the error
+                self._end_if_broken(error)
 
     def _append(self, store: Store, group: list[Request]) -> None:
         if not group:
@@ -196,8 +275,6 @@ class LogThread:
         self._on_logged(logged + copies)
         for (_, done), appended in zip(group, answers, strict=True):
             done(appended)
-        if self._queue.empty():
-            self._maintain(store)
 
     def _with_followers(self, group: list[Append]) -> tuple[list[Append], dict[str, tuple[str, ...]]]:
         """Return the appends of a group, those of rows with the followers of their model, and who follows afterwards. An event
@@ -226,3 +303,12 @@ class LogThread:
         """After an error at COMMIT it is unknown what the disk holds: only a restart can find out."""
         if isinstance(error, StoreFailed) and error.outcome == "unknown":
             self._on_fatal(error.detail)
+
+
+def _answer(request: Request | Together, error: RiataError) -> None:
+    (request.done if isinstance(request, Together) else request[1])(error)
+
+
+def _distribute_then(model: str, then: Callable[[], None], store: Store) -> None:
+    store.head(model)
+    then()

@@ -20,7 +20,8 @@ Theory of operation
     (`only_if_all_new`): if an id is known, nothing of the group is logged, the requests with that id are returned, and the
     others are appended again. A returned request is parsed and logged on its own, which gives the same reply, with the
     reasons. A group may contain several models and formats; then each has its own append. Models that encode rows in the same way
-    are read by one call of the reader; if it refuses any row, each model is read by itself.
+    are read by one call of the reader; if it refuses any row, each model is read by itself. If they are TOGETHER_MIN or more and
+    their rows have no ids, one record holds them all, on a store that can.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.errors import RiataError
+from riata.base.errors import NotFound, RiataError
 from riata.base.frozen_dataclass import frozen_dataclass
 from riata.run.engine import Engine
 from riata.run.engine_context import later
-from riata.run.log.log_thread import GROUP_REQUESTS_MAX, Done
+from riata.run.log.log_thread import GROUP_REQUESTS_MAX, Request, Together
 from riata.run.outcome import Observed, not_in_time
 from riata.run.served_model import UNREAD, Reading, ServedModel
 from riata.run.writer.published import Published
 from riata.store.records import write_parts_ahead
-from riata.store.store import Append, Appended
+from riata.store.store import Append, Appended, JointRows
 from riata.wire.batch import Batch, select_rows
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NO_NAMES, Names
@@ -55,6 +56,7 @@ from riata.wire.read_body import Format
 BODY_BYTES_MAX: Final = 16 * 2**10  # of a request that waits here; larger bodies are parsed outside the store's thread
 LIKENESSES_KEPT: Final = 256  # ways to encode rows; of a forgotten one, models are read in two calls
 GROUP_BYTES_MAX: Final = 2**20  # parsed in about half a millisecond
+TOGETHER_MIN: Final = 4  # models: to log fewer by themselves costs less than to do it later
 
 Settle = Callable[[Observed | RiataError | None], None]
 log = logging.getLogger("riata.run")
@@ -90,6 +92,15 @@ class _Flight:
     smalls: list[_Small]
     stop: list[int]
     again: bool = False  # this is the second attempt
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class _Fleet:
+    """One record in progress for several models: the requests to each, and how many rows each request has."""
+
+    rows: JointRows
+    groups: list[_Group]
+    count: list[int]
 
 
 class SmallBodyBatcher:
@@ -148,8 +159,8 @@ class SmallBodyBatcher:
 
     # -- in the store's thread -------------------------------------------------------------------------------------
 
-    def _gather(self) -> list[tuple[Append, Done]]:
-        """Take what waits now, as one append per model and format."""
+    def _gather(self) -> list[Request | Together]:
+        """Take what waits now, as one append per model and format, or as one record of several models."""
         groups: dict[tuple[str, int], list[_Small]] = {}
         requests = size = 0
         while self._waiting and requests < GROUP_REQUESTS_MAX and size < GROUP_BYTES_MAX:
@@ -157,12 +168,17 @@ class SmallBodyBatcher:
             groups.setdefault((small.model, id(small.form)), []).append(small)
             requests, size = requests + 1, size + len(small.lines)
         self._owed = requests  # before any of them is answered
-        flights: list[_Flight] = []
+        flights: list[_Flight | _Fleet] = []
         for alike in self._alike(groups.values()):
             flights += self._take_off_together(alike)
         self._flying += len(flights)
         self._tell()
-        return [(flight.append, partial(self._landed, flight)) for flight in flights]
+        return [
+            (flight.append, partial(self._landed, flight))
+            if isinstance(flight, _Flight)
+            else Together(flight.rows, partial(self._fleet_landed, flight))
+            for flight in flights
+        ]
 
     def _alike(self, groups: Iterable[list[_Small]]) -> Iterable[list[_Group]]:
         """Put requests together that one call of the reader can read: rows of models that encode them in the same way."""
@@ -174,7 +190,7 @@ class SmallBodyBatcher:
             found.setdefault((id(form), alike), []).append(_Group(model, form, smalls, reading.context))
         return found.values()
 
-    def _take_off_together(self, alike: list[_Group]) -> list[_Flight]:
+    def _take_off_together(self, alike: list[_Group]) -> list[_Flight | _Fleet]:
         """Parse requests and make an append for each model, those that can be parsed with others."""
         if len(alike) > 1:
             try:
@@ -186,7 +202,7 @@ class SmallBodyBatcher:
                 log.exception("requests to several models could not be read together")
         return [flight for flight in map(self._take_off, alike) if flight is not None]
 
-    def _several(self, alike: list[_Group]) -> list[_Flight] | None:
+    def _several(self, alike: list[_Group]) -> list[_Flight | _Fleet] | None:
         """As `_take_off` for several models; None if any of their rows is not accepted."""
         first, smalls = alike[0], [small for group in alike for small in group.smalls]
         bodies = np.array([len(group.smalls) for group in alike]).cumsum()
@@ -201,7 +217,12 @@ class SmallBodyBatcher:
         if read is None:
             return None
         batch, now_ms = self._keyed(read.batch, smalls, read.stop.tolist()), self._engine.clock.unix_ms()
-        flights, start = [], 0
+        if self._may_join(alike) and not batch.has_id.any():
+            models = tuple(group.model for group in alike)
+            rows = JointRows(models, read.last.tolist(), batch, read.names, now_ms)
+            return [_Fleet(rows, alike, np.diff(read.stop, prepend=0).tolist())]
+        flights: list[_Flight | _Fleet] = []
+        start = 0
         for group, names, encoded in zip(alike, read.names, write_parts_ahead(batch, read.last, now_ms), strict=True):
             append = Append(group.model, "observe", now_ms, encoded.batch, names=names, only_if_all_new=True, encoded=encoded)
             end = start + len(group.smalls)
@@ -209,6 +230,11 @@ class SmallBodyBatcher:
             flights.append(_Flight(append, group.smalls, (read.stop[start:end] - first_row).tolist()))
             start = end
         return flights
+
+    def _may_join(self, alike: Sequence[_Group]) -> bool:
+        """Whether one record may hold the rows of these models: none of them has challengers, whose logs get the rows too."""
+        followers = self._log_thread.followers
+        return self._log_thread.joins and len(alike) >= TOGETHER_MIN and not any(followers.get(group.model) for group in alike)
 
     def _keyed(self, batch: Batch, smalls: Sequence[_Small], stop: Sequence[int]) -> Batch:
         """Give rows the ids and subjects that their requests and this store say."""
@@ -254,6 +280,27 @@ class SmallBodyBatcher:
         """Answer every request of an append, or append those with new ids again; tell the event loop after the last one."""
         self._flying -= 1
         self._judge(flight, answer)
+        if self._flying == 0:
+            self._tell()
+
+    def _fleet_landed(self, fleet: _Fleet, answer: list[int] | RiataError) -> None:
+        """As `_landed` for one record of several models."""
+        self._flying -= 1
+        if isinstance(answer, RiataError):
+            error = None if isinstance(answer, NotFound) else self._engine.why_not_logged(answer)
+            for group in fleet.groups:
+                self._answer(group.smalls, [error] * len(group.smalls))
+        else:
+            count, promise = iter(fleet.count), self._engine.settings.durability
+            spans = [stop - start for start, stop in fleet.rows.spans()]
+            for group, last, rows in zip(fleet.groups, answer, spans, strict=True):
+                served_model, seq = self._engine.served_models.get(group.model), last - rows
+                if served_model is not None:
+                    served_model.logged = max(served_model.logged, last)
+                for small in group.smalls:
+                    n = next(count)
+                    seq += n
+                    self._landing.append((small, Observed(n, 0, 0, seq, [], promise, False)))
         if self._flying == 0:
             self._tell()
 

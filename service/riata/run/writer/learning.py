@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -302,12 +303,18 @@ class Learning:
             raise coming.error()
 
     async def settle(self, name: str | None = None) -> None:
-        """Wait until everything of a model, or of all, that was put into the writer's queue so far is learnt and served. Raises
-        `Busy` (code `learner_busy`) if that takes too long for one model."""
+        """Wait until everything of a model, or of all, that was logged so far is learnt and served. Raises `Busy` (code
+        `learner_busy`) if that takes too long for one model."""
+        await self.distributed()
         if name is None:
             await asyncio.wrap_future(self.writer.settle())
         else:
             await self._within(self.writer.settle(name), name, "it is not served yet")
+
+    async def distributed(self) -> None:
+        """Wait until the writer has every row that is logged."""
+        with contextlib.suppress(RiataError):  # then a start puts them into the logs of their models
+            await self._context.call(self._context.log_thread.distribute_all)
 
     async def _within(self, future: Future[T], name: str, what: str, more_s: float = 0.0) -> T:
         """Wait for the writer. Its own work on `future` may take `more_s` longer than the setting `observe_timeout_ms`."""

@@ -108,10 +108,11 @@ class Share:
 
 @frozen_dataclass(frozen=True, slots=True)
 class Logged:
-    """A record that is durable and has to be learnt."""
+    """A record that is durable and has to be learnt. waited_s : for how long its oldest row has been durable"""
 
     record: Record
     batch: Batch | None
+    waited_s: float = 0.0
 
     @property
     def model(self) -> str:
@@ -249,7 +250,7 @@ class Line:
     dropped: bool = False
     turn_ms: float = 0.0
     slow_ms: int | None = None
-    since_s: float = 0.0  # when its first item was put, or what it is busy with began
+    since_s: float = 0.0  # when its first item was durable or put, or what it is busy with began
     halt: Halt = field(default_factory=Halt)
     why: RiataError | None = None
 
@@ -577,7 +578,8 @@ class WriterQueue:
                 self._enter(line)
 
     def _push(self, line: Line) -> None:
-        line.since_s = time.monotonic()
+        first = line.items[0]
+        line.since_s = time.monotonic() - (first.waited_s if isinstance(first, Logged) else 0.0)
         self._enter(line)
 
     def _enter(self, line: Line) -> None:

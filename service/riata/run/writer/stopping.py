@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from riata.base.errors import Busy, RiataError
@@ -20,6 +20,7 @@ SETTLING_S: Final = 0.4  # while a model takes long: for learning what waits, an
 STOPPING_S_MAX: Final = 12.0  # otherwise
 CLOSING_S: Final = 0.1  # while a model takes long: for a turn and for a checkpoint that is being written
 LOOK_S: Final = 0.05
+SAID_MAX: Final = 10  # models that a line of the log names
 
 
 async def leave(engine: Engine) -> None:
@@ -62,6 +63,7 @@ async def finish(learning: Learning, *, fatal: bool, saves: bool = True) -> None
 async def _learn_and_save(learning: Learning, saves: bool) -> bool:
     """Return whether a model takes long."""
     slow = False
+    await learning.distributed()
     settled = asyncio.wrap_future(learning.writer.settle())
     loop = asyncio.get_running_loop()
     begun_s = loop.time()
@@ -74,7 +76,7 @@ async def _learn_and_save(learning: Learning, saves: bool) -> bool:
     await asyncio.wait([settled])  # models that were given up hold it up no longer
     if given_up := learning.writer.given_up:
         slow = True
-        log.warning("stopped while learning %s; the next start learns that from the log", ", ".join(sorted(given_up)))
+        log.warning("stopped while learning %s; the next start learns that from the log", _several(given_up))
     if saves and settled.exception() is None:
         slow = await _save_all(learning, slow)
     return slow
@@ -95,9 +97,16 @@ async def _save_all(learning: Learning, slow: bool) -> bool:
                 log.error("last snapshot: %s; the next start replays the log instead", failure.detail)
         slow = slow or learning.writer.saves_long()
         if left and loop.time() - begun_s >= (SETTLING_S if slow else STOPPING_S_MAX):
-            unsaved = ", ".join(sorted(saving[one] for one in left))
+            unsaved = _several(saving[one] for one in left)
             log.error("last snapshot: that of %s was not written in time; the next start replays the log instead", unsaved)
             for one in left:
                 one.cancel()
             break
     return slow or learning.writer.saves_long()
+
+
+def _several(models: Iterable[str]) -> str:
+    """Return the first SAID_MAX names, and how many more there are."""
+    names = sorted(models)
+    more = f" and {len(names) - SAID_MAX} more models" if len(names) > SAID_MAX else ""
+    return ", ".join(names[:SAID_MAX]) + more

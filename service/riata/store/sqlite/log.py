@@ -13,7 +13,7 @@ from riata.store.append_plan import Planned, Restores, pack, unpack
 from riata.store.records import KIND_CODES, KINDS, RECORD_DAMAGED, check_read, coded_digest, decode_through, names_digest
 from riata.store.sqlite.dedupe import DedupeIndex
 from riata.store.sqlite.payload_files import PayloadFiles, Place
-from riata.store.sqlite.schema import PAGE_BYTES, SEQ_BITS
+from riata.store.sqlite.schema import JOINT, PAGE_BYTES, SEQ_BITS
 from riata.store.store import Head, Record
 from riata.wire.names import Names
 
@@ -50,11 +50,21 @@ def logs(connection: sqlite3.Connection) -> dict[int, tuple[int, int]]:
     return {row[0]: (row[1], row[2]) for row in connection.execute("SELECT id, first_seq, seq FROM models")}
 
 
+def has_joint(connection: sqlite3.Connection) -> bool:
+    """Return whether there is a joint log."""
+    return connection.execute("SELECT 1 FROM models WHERE name = ?", (JOINT,)).fetchone() is not None
+
+
+def joint_records(connection: sqlite3.Connection) -> bool:
+    """Return whether the joint log has records that are not trimmed."""
+    return connection.execute("SELECT 1 FROM models WHERE name = ? AND seq >= first_seq", (JOINT,)).fetchone() is not None
+
+
 def insert_model(connection: sqlite3.Connection, model: str, head: Head) -> None:
     """Create a model whose log is empty. Raises `Conflict` (codes `model_exists`, `too_many_models`)."""
     if connection.execute("SELECT 1 FROM models WHERE name = ?", (model,)).fetchone():
         raise Conflict(f"model {model!r} already exists", "model_exists")
-    if connection.execute("SELECT count(*) FROM models").fetchone()[0] >= MODELS_MAX:
+    if model != JOINT and connection.execute("SELECT count(*) FROM models WHERE name != ?", (JOINT,)).fetchone()[0] >= MODELS_MAX:
         raise Conflict(f"the store already has {MODELS_MAX} models, the maximum", "too_many_models")
     sql = """INSERT INTO models (name, lineage, seq, chain, first_seq, trimmed_chain, dedupe_floor, restores)
              VALUES (?, ?, ?, ?, ?, ?, ?, x'')"""

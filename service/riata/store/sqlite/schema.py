@@ -18,6 +18,7 @@ FILE_MODE: Final = 0o640  # of every file that holds events
 PAGE_BYTES: Final = 4 * 2**10  # of a new database: a commit writes whole pages, at least one for each model
 CACHE_BYTES: Final = 32 * 2**20  # 8 MiB: 8 times the reads and 10 % more time a row with half a million ids
 WAL_BYTES_KEPT: Final = 64 * 2**20  # size of the log file that is reused: overwriting is faster than growing
+JOINT: Final = ""  # the name of the model whose log is the joint log, see `joint.py`
 SEQ_BITS: Final = 44  # a log key is model id * 2^44 + first event: one tree, the events of a model are adjacent
 
 _MAGIC = b"SQLite format 3\0"

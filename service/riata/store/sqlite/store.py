@@ -9,33 +9,42 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import secrets
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
-from riata.base.errors import NotFound, TooLarge, Unavailable
+from riata.base.errors import NotFound, RiataError, StoreFailed, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS
 from riata.store.append_plan import Planned, Seen, models_of, new_head, plan_group
+from riata.store.retention import TRIM_RECORDS_MAX
 from riata.store.sqlite import generations as generations_sql
 from riata.store.sqlite import log as log_sql
 from riata.store.sqlite import pending_predictions as remembered_sql
 from riata.store.sqlite.dedupe import DedupeIndex
 from riata.store.sqlite.directory import Ballast, DirectoryLock, NoBallast, make_directory
+from riata.store.sqlite.joint import JointLog, encode_joint, left_in
 from riata.store.sqlite.online_backup import OnlineBackup
 from riata.store.sqlite.payload_files import PayloadFiles
-from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect, connect_in_memory
+from riata.store.sqlite.schema import DATABASE_NAME, JOINT, SEQ_BITS, connect, connect_in_memory
 from riata.store.sqlite.session import DiskFull, Session, subject_key
 from riata.store.sqlite.witness import Examined, Loss, Witness, WitnessFound, examine, is_on_log, require_whole
-from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict
+from riata.store.store import Append, Appended, Generation, Head, JointRows, Owner, PendingPrediction, Record, Verdict
 from riata.wire.names import Names
+
+Wrote = tuple[list[Planned], tuple[int, int]]
+Write = Callable[[sqlite3.Connection], Wrote]
 
 WAL_BYTES_MAX: Final = 8 * 2**20  # the pages are still in the processor's cache, and a fold is short
 LOST: Final = "the store is in memory: its data is lost when the process ends"
 NOWHERE: Final = Path(os.devnull)  # the directory of a store in memory: no file is made, so none is found
+LINEAGE_BYTES: Final = 16
+JOINT_RECORDS_MAX: Final = 256  # so many are trimmed together
+DISTRIBUTED_MAX: Final = 64  # models of one transaction at a start
 LONG_BYTES: Final = 64 * 2**10  # writing a shorter payload twice costs less than one more sync
 
 
@@ -122,11 +131,16 @@ class SqliteStore:
         self.begin_backup = partial(OnlineBackup, directory, self._session, settings.reserve_bytes)
         self._models: dict[str, log_sql.ModelRow] = {}  # rows after the last append; valid while nothing else is written
         self._models_at = 0  # session.writes at that append
+        self._joint, self._joint_records = JointLog(), 0  # records: appended since they were last trimmed
+        self.left = self._joint.left.keys()  # models with rows that are not distributed yet
+        self.on_distributed: Callable[[Sequence[tuple[Append, Appended]]], None] = lambda _logged: None
         if not read_only:
             files.sweep(self._session.read(log_sql.logs))
             ballast.restore()
         if examined is not None and not examined.losses:
             self.renew_witness()
+        if not read_only and not self.in_memory:
+            self._find_left()
 
     @classmethod
     def open(cls, directory: Path, settings: SqliteSettings, *, read_only: bool = False, despite_losses: bool = False) -> Self:
@@ -139,6 +153,10 @@ class SqliteStore:
                 require_whole(directory, found)
             connection = connect(directory / DATABASE_NAME)
             opened.callback(connection.close)
+            if read_only and log_sql.joint_records(connection):  # a crash has left them: as SQLite folds its log then
+                writing = cls(connection, lock, directory, settings, found)
+                writing._witness.close()
+                writing._session.files.close()
             store = cls(connection, lock, directory, settings, None if read_only else found)
             opened.pop_all()
         return store
@@ -183,7 +201,8 @@ class SqliteStore:
         self._session.write_unsynced(write)  # a mark has to survive the end of this process, not a power cut
 
     def models(self) -> list[str]:
-        return self._session.read(lambda c: [row[0] for row in c.execute("SELECT name FROM models ORDER BY name")])
+        names = "SELECT name FROM models WHERE name != ? ORDER BY name"
+        return self._session.read(lambda c: [row[0] for row in c.execute(names, (JOINT,))])
 
     def create(self, model: str, lineage: bytes) -> Head:
         head = new_head(lineage)
@@ -204,16 +223,97 @@ class SqliteStore:
             return row.id
 
         self._session.files.drop(self._session.write(write))
+        self._joint.forget([model])
 
     def head(self, model: str) -> Head:
+        self._distribute([model])
         return self._session.read(lambda c: self._row(c, model).head)
 
+    def append_joint(self, rows: JointRows) -> list[int]:
+        known = self._session.read(lambda c: log_sql.find_models(c, (*rows.models, JOINT), self._known_models()))
+        if JOINT not in known:
+            self.create(JOINT, secrets.token_bytes(LINEAGE_BYTES))
+            return self.append_joint(rows)
+        if missing := next((model for model in rows.models if model not in known), None):
+            raise log_sql.no_model(missing)
+        heads = [known[model].head for model in rows.models]
+        before = [head.seq + self._joint.rows_of(model) for model, head in zip(rows.models, heads, strict=True)]
+        payload = encode_joint(rows, [(head.lineage, seq + 1) for head, seq in zip(heads, before, strict=True)])
+        appended = self.append([Append(JOINT, "joint", rows.accepted_ms, payload=payload)])[0]
+        self._joint.add(rows, appended.seq)
+        self._joint_records += 1
+        return [seq + stop - start for seq, (start, stop) in zip(before, rows.spans(), strict=True)]
+
+    def left_features(self) -> int:
+        return self._joint.features
+
+    def distribute(self, models_max: int) -> None:
+        self._distribute(self._joint.oldest(models_max))
+
+    def _distribute(self, models: Iterable[str]) -> None:
+        appends = list(self._joint.appends(models))
+        if appends:
+            logged = list(zip(appends, self._append(appends, partial(self._session.write, of_models=False)), strict=True))
+            if lacking := [append.model for append, one in logged if one.record is None]:
+                raise StoreFailed(f"acknowledged rows of {', '.join(lacking)} were refused by the log")
+            self._joint.forget([append.model for append, _ in logged])
+            self.on_distributed(logged)
+
+    def _find_left(self) -> None:
+        """Distribute the rows of joint records that a crash has left. Raises `Corrupt`, `Unavailable`."""
+        if not self._session.read(log_sql.joint_records):
+            return
+        heads = {model: self.head(model) for model in self.models()}
+        known = {head.lineage: model for model, head in heads.items()}
+        at = self.head(JOINT).first_seq - 1
+        while records := self.read(JOINT, at):
+            at = records[-1].last
+            for record in records:
+                if record.kind == "joint":
+                    left_in(record, known, heads, self._joint)
+        while self.left:
+            self.distribute(DISTRIBUTED_MAX)
+        self._trim_joint()
+
+    def _trim_joint(self) -> None:
+        """Drop the joint records whose rows are all distributed."""
+        needed = self._joint.first_event()
+
+        def write(c: sqlite3.Connection) -> None:
+            row = log_sql.find_model(c, JOINT)
+            log_sql.delete_events(c, row, row.head.seq if needed is None else needed - 1, TRIM_RECORDS_MAX)
+
+        self._session.write(write, of_models=False)
+        self._models.pop(JOINT, None)
+        self._joint_records = 0
+        row = self._session.read(lambda c: self._row(c, JOINT))
+        self._session.files.trim(row.id, row.head.first_seq)
+
+    def _end_joint(self) -> None:
+        """Distribute what is left and drop the joint log, so that older programs can open the store."""
+        if self.in_memory or not self._session.read(log_sql.has_joint):
+            return
+        self._distribute(list(self.left))
+
+        def write(c: sqlite3.Connection) -> int:
+            row = log_sql.find_model(c, JOINT)
+            generations_sql.drop_model(c, JOINT, SEQ_BITS)
+            self._witness.forget(row.head.lineage)
+            return row.id
+
+        self._session.files.drop(self._session.write(write))
+
     def append(self, group: Sequence[Append]) -> list[Appended]:
+        self._distribute(models_of(group) & self.left)
         self._session.usable(to_write=True)
         self._require_room()
+        return self._append(group, partial(self._session.transaction, full_is_known=False))
+
+    def _append(self, group: Sequence[Append], transaction: Callable[[Write], Wrote]) -> list[Appended]:
+        """Append in one transaction. Rows that are acknowledged already may use the reserve of a full disk."""
         self._session.fold_long_wal()
 
-        def write(c: sqlite3.Connection) -> tuple[list[Planned], tuple[int, int]]:
+        def write(c: sqlite3.Connection) -> Wrote:
             rows = log_sql.find_models(c, models_of(group), self._known_models())
 
             def look_up(model: str, ids: Sequence[bytes], floor: int) -> Mapping[bytes, Seen]:
@@ -226,7 +326,7 @@ class SqliteStore:
             return planned, log_sql.insert_planned(c, self._session.files, planned, rows, self._dedupe)
 
         try:
-            planned, written = self._session.transaction(write, full_is_known=False)
+            planned, written = transaction(write)
         except BaseException as error:
             self._dedupe.forget()  # it may contain ids that were not written
             self._models.clear()
@@ -249,7 +349,8 @@ class SqliteStore:
 
     def renew_witness(self) -> None:
         """Write the current state of the log to the witness, whatever it held before."""
-        self._witness.renew([(name, self.head(name)) for name in self.models()])
+        heads = self._session.read(lambda c: log_sql.find_models(c, (*self.models(), JOINT), self._known_models()))
+        self._witness.renew([(name, row.head) for name, row in heads.items()])
 
     def forget_off_log(self, model: str) -> None:
         """Delete the generations of `model` whose event is not on its log."""
@@ -278,10 +379,12 @@ class SqliteStore:
         return row
 
     def read(self, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
+        self._distribute([model])
         files = self._session.files
         return self._session.read(lambda c: log_sql.read_records(c, files, model, self._row(c, model), after_seq, bytes_max))
 
     def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, Names]]:
+        self._distribute([model])
         return self._session.read(lambda c: log_sql.read_names(c, self._row(c, model).id, after_seq))
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
@@ -361,7 +464,9 @@ class SqliteStore:
         return self._session.write(lambda c: remembered_sql.delete(c, log_sql.find_model(c, model).id, keys), of_models=False)
 
     def maintain(self) -> None:
-        """Fold the write-ahead log now if the next append would have to, given as many bytes again."""
+        """Fold the write-ahead log now if the next append would have to, given as many bytes again. Trim the joint log."""
+        if self._joint_records >= JOINT_RECORDS_MAX:
+            self._trim_joint()
         self._session.fold_new_wal()
 
     def idle(self) -> None:
@@ -373,7 +478,9 @@ class SqliteStore:
         self._session.ballast.restore()
 
     def close(self) -> None:
-        """Fold the log into the database and release the directory; after a failure only the latter."""
+        """Distribute what is left, fold the log into the database and release the directory; after a failure only the latter."""
+        with contextlib.suppress(RiataError):
+            self._end_joint()
         self._session.close()
         self._witness.close()
         if self._lock is not None:

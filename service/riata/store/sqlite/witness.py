@@ -43,7 +43,7 @@ from riata.base.limits import MODELS_MAX
 from riata.store.records import ACCEPT_LOSS, KIND_CODES, decode_document
 from riata.store.sqlite.directory import BALLAST_NAME, DirectoryLock
 from riata.store.sqlite.log import ModelRow, chain_at, find_model
-from riata.store.sqlite.schema import DATABASE_NAME, FILE_MODE, SEQ_BITS
+from riata.store.sqlite.schema import DATABASE_NAME, FILE_MODE, JOINT, SEQ_BITS
 from riata.store.store import Head
 
 WITNESS_NAME: Final = "riata.witness"
@@ -493,7 +493,11 @@ def compare(connection: sqlite3.Connection | None, entries: Sequence[Witnessed])
     for entry in sorted(left.values(), key=lambda entry: entry.name):
         why = f"model {entry.name!r} with its {entry.seq} acknowledged events is missing"
         found.append(Loss(entry.name, entry.lineage, 0, entry.seq, entry.chain, entry.seq, gone=True, why=why))
-    return found
+    whole = [loss for loss in found if loss.model != JOINT]
+    if found and not whole:  # otherwise the losses of models say the same
+        why = "events of several models that were acknowledged last are missing, and it is unknown how many"
+        return [Loss("", b"", 0, None, b"", None, gone=False, why=why)]
+    return whole
 
 
 def _compare_one(connection: sqlite3.Connection, name: str, entry: Witnessed | None) -> Loss | None:

@@ -225,7 +225,7 @@ def _too_many(wait_s: float) -> Busy:
 
 def _is_there(service: Service, model: str) -> bool:
     try:
-        service.published(model)
+        service.served(model)
     except NotFound:
         return False
     except RiataError:

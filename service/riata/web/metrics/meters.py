@@ -217,7 +217,7 @@ class ServiceCollector(Collector):
 
     def _add_figures(self, model: str, gauges: Gauges, warning: GaugeMetricFamily, optional: Sequence[OptionalFamilies]) -> None:
         try:
-            published = self.service.published(model)
+            published = self.service.served(model)
         except RiataError:
             return  # just dropped, or nothing is served yet
         gauges["skipped_events"].add_metric((model,), published.skipped)

@@ -126,7 +126,7 @@ async def served(call: Call, health: Health) -> dict[str, Published]:
     for name in health.models:
         if visible(call.request.scope, name):
             try:
-                found[name] = call.parts.service.published(name)
+                found[name] = call.parts.service.served(name)
             except RiataError:  # just dropped, or nothing is served yet
                 continue
     await asyncio.to_thread(lambda: [one.figures for one in found.values()])
