@@ -9,6 +9,8 @@ from typing import cast
 
 import pytest
 
+from riata.run.state.core import Core, Schedule
+from riata.run.state.model_state import ModelState
 from riata.run.writer.queue import (
     GATHERED_MAX,
     PARTS,
@@ -82,6 +84,54 @@ def test_records_of_few_rows_gather_until_the_time_is_over() -> None:
     assert inbox.waits()
     assert taken(inbox) == [logged(1)]
     assert not inbox.waits()
+
+
+def published_until(inbox: WriterQueue, name: str, in_s: float) -> None:
+    """Have a model of which nothing newer is served before so many seconds have passed."""
+    inbox.put(PublishNow(name))
+    line = inbox.take()
+    assert line is not None
+    inbox.next_of(line)
+    core = Core(0, b"", Schedule(round(1000 * in_s), 10**6, 10**6), now_ms=0)
+    core.published(round(1000 * time.monotonic()))
+    line.cell = Cell(cast(ModelState, None), core, 0)
+    inbox.give_back(line)
+
+
+@pytest.mark.parametrize(
+    ("served_s", "due_s", "left_s", "alone_s", "least_s"),
+    [
+        pytest.param(0.1, LONG_S, LONG_S, LONG_S, 0.09, id="until it may be served"),
+        pytest.param(LONG_S, LONG_S, LONG_S, 0.1, 0.09, id="not for longer than ALONE_S"),
+        pytest.param(LONG_S, 0.1, LONG_S, LONG_S, 0.09, id="until something else is due"),
+        pytest.param(LONG_S, LONG_S, 0.1, LONG_S, 0.09, id="not for longer than a record may be left"),
+        pytest.param(0.0, LONG_S, LONG_S, LONG_S, 0.0, id="it may be served at once"),
+    ],
+)
+def test_records_of_one_model_gather_until_its_state_may_be_served(
+    monkeypatch: pytest.MonkeyPatch, served_s: float, due_s: float, left_s: float, alone_s: float, least_s: float
+) -> None:
+    monkeypatch.setattr("riata.run.writer.queue.ALONE_S", alone_s)
+    inbox = WriterQueue(left_s)
+    published_until(inbox, "m", served_s)
+    inbox.put(one_row("m"))
+    begun = time.monotonic()
+    inbox.gather(0.01, due_s)
+    assert least_s <= time.monotonic() - begun < LONG_S / 2
+    assert taken(inbox) == [one_row("m")]
+
+
+def test_records_of_one_model_gather_no_longer_once_another_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("riata.run.writer.queue.ALONE_S", LONG_S)
+    inbox = WriterQueue(LONG_S)
+    published_until(inbox, "m", LONG_S)
+    inbox.put(one_row("m"))
+    gathering = threading.Thread(target=inbox.gather)
+    gathering.start()
+    inbox.put(one_row("other"))
+    gathering.join(LONG_S / 2)
+    assert not gathering.is_alive()
+    assert taken(inbox) == [one_row("m"), one_row("other")]
 
 
 def test_a_thread_that_waits_for_the_first_result_is_woken_by_it() -> None:

@@ -109,9 +109,13 @@ class Core:
         """Whether a checkpoint is due because of the number of events since the last one."""
         return self.applied - self._saved >= self.schedule.checkpoint_every_events
 
+    def publish_from_ms(self) -> int:
+        """Return from when on a new state may be served that no request waits for."""
+        return self._published_ms + self.schedule.publish_every_ms
+
     def publish_due_ms(self) -> int | None:
         """Return when a publication will be due if nothing else happens; None for never."""
-        return self._published_ms + self.schedule.publish_every_ms if self.unpublished else None
+        return self.publish_from_ms() if self.unpublished else None
 
     def save_due_ms(self) -> int | None:
         """Return when a checkpoint will be due if nothing else happens; None for never."""

@@ -15,6 +15,7 @@ more. One whose first record has waited for `left_s` has its turn anyway, as row
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import queue
 import threading
@@ -338,8 +339,9 @@ def _loss(shadow: Shadow | None, name: str) -> float | None:
 
 
 SMALL_ROWS: Final = 64  # a record of fewer rows is left to gather
-GATHERED_MAX: Final = 64  # this many records end the gathering
-GATHER_S: Final = 0.02  # the longest wait of the first of them; far less than what is served may lag
+GATHERED_MAX: Final = 256  # this many records end the gathering
+GATHER_S: Final = 0.02  # the wait of the first of them; far less than what is served may lag
+ALONE_S: Final = 0.2  # the longest wait for a moment at which what is learnt may be served
 PARTS: Final = 20  # of a processor's time, of which one is for turns of lines that are left to gather
 SAVED_MS: Final = 1000  # so long an idle writer does not hold them back
 QUIET_MS: Final = 100  # nor does one for which no row has arrived for so long
@@ -369,6 +371,7 @@ class WriterQueue:
         self._waiting, self._pressing = 0, 0  # items of these lines; how many of them are not left to gather
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # signalled after an item was put; carries no data
         self._gathering = False
+        self._alone = False  # whether only the records of one line gather
         self._woken = False  # whether `wake` was called since the last `wait`
         self.ended = False  # whether nothing more will be put
 
@@ -389,7 +392,7 @@ class WriterQueue:
                     self._put_ms = now_ms
                 self._append(line, item)
                 is_heard = is_heard or not line.busy
-            is_heard = is_heard and (not self._gathering or self.presses())
+            is_heard = is_heard and (not self._gathering or self.presses() or (self._alone and len(self._small) > 1))
         if is_heard:
             self._ring()
 
@@ -533,25 +536,37 @@ class WriterQueue:
         self._woken = True
         self._ring()
 
-    def gather(self, timeout_s: float = GATHER_S) -> None:
+    def gather(self, timeout_s: float = GATHER_S, due_s: float | None = None) -> None:
         """Let records of few rows gather until the first has waited for `timeout_s` and its line may have a turn, or `presses` is
-        true."""
-        with self._lock:
-            first = _first(self._small)
-        if first is not None:
-            timeout_s = max(first[-1].since_s + timeout_s - time.monotonic(), (self._free_ms() - _now_ms()) / 1000)
+        true. While no other line has any, they gather until what they teach may be served, at most for `due_s`."""
+        begun_s = time.monotonic()
         self._gathering = True
         try:
             while True:  # these signals are for items put before, which are seen below
                 self._bell.get_nowait()
         except queue.Empty:
             pass
-        try:
-            if not self.presses() and not self.ended and timeout_s > 0:
-                self._bell.get(timeout=timeout_s)
-        except queue.Empty:
-            pass
-        self._gathering = False
+        due_s = begun_s + (ALONE_S if due_s is None else due_s)
+        with contextlib.suppress(queue.Empty):
+            while not (self.presses() or self.ended or self._woken):
+                if (left_s := self._gathered_s(begun_s, timeout_s, due_s) - time.monotonic()) <= 0:
+                    break
+                self._bell.get(timeout=left_s)
+        self._gathering = self._alone = False
+
+    def _gathered_s(self, begun_s: float, timeout_s: float, due_s: float) -> float:
+        """Return when the first of the records that gather has waited for long enough."""
+        with self._lock:
+            first = _first(self._small)
+            self._alone = first is not None and len(self._small) == 1
+        if first is None:
+            return begun_s + timeout_s
+        line = first[-1]
+        until_s = line.since_s + timeout_s
+        if self._alone and line.cell is not None:
+            served_s = line.cell.core.publish_from_ms() / 1000
+            until_s = max(until_s, min(served_s, due_s, line.since_s + min(ALONE_S, self._left_s)))
+        return max(until_s, time.monotonic() + (self._free_ms() - _now_ms()) / 1000)
 
     def _free_ms(self) -> int:
         """Return from when on lines that are left to gather may have turns."""

@@ -226,7 +226,7 @@ class Writer:
                 return None
             if not self._inbox.waits():
                 return None
-            self._inbox.gather()
+            self._inbox.gather(due_s=self._wait_s())
         return self._inbox.take()
 
     def _goes_aside(self, line: Line) -> bool:
