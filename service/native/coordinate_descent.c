@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "arithmetic.h"
+#include "lanes.h"
 #include "losses.h"
+#include "rank_update.h"
 #include "shooting.h"
 #include "work.h"
 
@@ -11,106 +13,117 @@
  *
  *     weigh   r and h of every row at its margin
  *     slope   G of every column, and the violation of the conditions on S. Stop if it, or the duality gap on S, is small enough
- *     ascend  the quadratic at these margins, on the weights that may move: those that are not zero or violate their condition.
- *             rest = r - h X (b - beta) is kept for every row, so the gradient of a weight is x_j . rest: one product with a column
+ *     ascend  the quadratic at these margins, on the weights that may move: those that are not zero or violate their condition
  *     join    every few sweeps: conjugate gradients on the weights that are not zero, their signs fixed. Sweeps alone need as many as
  *             the condition of H, which grows without bound where columns are correlated; conjugate gradients need its root
  *     search  halve the step until the objective rises enough (Armijo)
  *
- * Nothing of the size of S squared is kept. A sweep reads the columns of the weights that may move, and a weight that moves writes rest.
+ * A sweep works on columns z_j = sqrt(h) x_j and keeps rest = r / sqrt(h) - Z (b - beta), so the gradient of a weight is z_j . rest: one
+ * product with a column, and a weight that moves writes rest. Where a step has taken as long as summing H of these weights would, H is
+ * summed. From there on rest is the gradients themselves, and a sweep costs nothing beside a read of the columns. The next step keeps H
+ * if it has all its weights and the violation fell enough: an older H gives more steps, each much cheaper.
  * The free intercept goes along with each weight (shooting.c). The result is a proposal: a pass over all rows, which sums in another
  * order, certifies it.
  * Source: Yuan, Ho & Lin 2012, An improved GLMNET for L1-regularized logistic regression; Balakrishnan & Madigan 2008, algorithms 1
- * and 3; Friedman, Hastie & Tibshirani 2010, Regularization paths for generalized linear models; Byrd, Chin, Nocedal & Oztoprak 2016, A
- * family of second-order methods for convex l1-regularized optimization, for join. */
+ * and 3; Friedman, Hastie & Tibshirani 2010, Regularization paths for generalized linear models, section 2.2, for H instead of columns;
+ * Byrd, Chin, Nocedal & Oztoprak 2016, A family of second-order methods for convex l1-regularized optimization, for join. */
 
 enum { STEPS_MAX = 100, SWEEPS_MAX = 100, HALVINGS = 40 }; /* of a solve, of a step, of a search */
 enum { APART = 6, CONJUGATE_MAX = 50, ROUNDS_MAX = 20 };   /* sweeps before join, iterations of a round, rounds of join */
+enum { BLOCK = 256 };       /* rows that are added to H at once */
 #define FORCING 0.3         /* the violation that the sweeps of a step may leave, as a share of that before */
+#define FORCING_SUMMED 1e-3 /* likewise, where H is summed */
+#define KEPT 0.25           /* H is kept for another step if the violation is at most this share of that before */
 #define ARMIJO 1e-4         /* share of the rise of the slope that a step must bring */
 #define ROUNDING 1e-12      /* of the objective */
 #define CURVATURE_LEAST 1e-4 /* of a row of weight 1: without it, a weight whose rows are all sure would step without bound */
 #define ROUND 0.1           /* slope that a round may leave, as a share of the largest at its start */
 #define SHARE_LEAST 1e-6    /* of the step of a round; below it, sweeps find more */
+#define FILLING 8.0         /* reads of a number that it takes to sort it by row for H */
+#define TILED 6.0           /* fused multiply-adds of a tile of H in the time of a read */
+
+/* Numbers by entry: entry 0 is the intercept's, `first`; entry j is column j - 1. */
+typedef struct {
+    i64 n;
+    const i64 *start;
+    const u32 *row;
+    const double *value, *first;
+} entries;
 
 /* The state of a solve; entry 0 of weights is the intercept. */
 typedef struct {
     const riata_columns *columns;
+    entries x, z;                                           /* as given, and times the root of h */
     i64 link, size;
     const double *gamma;
     double *beta;
-    double *margin, *r, *h, *rest;                          /* f64[n] */
+    double *margin, *r, *root, *rest;                       /* f64[n]; root of h */
     double *gradient, *curvature, *lead;                    /* G, D, H with the intercept */
     i64 *at, moving;                                        /* the entries that may move, the intercept not among them */
     double spread;                                          /* sum w q^2 / h */
+    double *scaled;                                         /* the numbers of z, of the columns that may move */
+    double *cross, *panel;                                  /* H, and the room to sum it */
+    i64 *line, lines, stride, lines_max;                    /* line of an entry in H, 0: none; 0 lines: H is not summed */
     i64 *joined;                                            /* of join: its entries, and for each of them */
-    double *slope, *left, *step, *along, *bend, *fall, *by; /* by row: h X step, and h X along */
+    double *slope, *left, *step, *along, *bend, *fall, *by; /* by row or line: H step, and H along */
 } ascent;
 
-/* The sum of the numbers of entry j, x, times those of its rows; a column that has all rows is read without their numbers. Partial sums: a
+/* The sum of the numbers of entry j times those of its rows. A column that has all rows is read without their numbers. Partial sums: a
  * single one would wait for each addition. */
-static double product(const riata_columns *columns, i64 j, const double *v) {
-    i64 first = j > 0 ? columns->start[j - 1] : 0, size = j > 0 ? columns->start[j] - first : columns->n, e = 0;
-    const double *x = columns->value + first;
-    const u32 *row = columns->row + first;
+static double product(const entries *of, i64 j, const double *v) {
+    i64 first = j > 0 ? of->start[j - 1] : 0, size = j > 0 ? of->start[j] - first : of->n, e = 0;
+    const double *x = j > 0 ? of->value + first : of->first;
+    const u32 *row = of->row + first;
     double a = 0.0, b = 0.0, c = 0.0, d = 0.0;
-    if (j == 0) {
-        for (i64 i = 0; i < size; i++)
-            a += v[i];
-        return a;
-    }
-    if (size == columns->n)
+    if (size == of->n) {
         for (; e + 4 <= size; e += 4) {
             a = __builtin_fma(x[e], v[e], a);
             b = __builtin_fma(x[e + 1], v[e + 1], b);
             c = __builtin_fma(x[e + 2], v[e + 2], c);
             d = __builtin_fma(x[e + 3], v[e + 3], d);
         }
-    else
-        for (; e + 4 <= size; e += 4) {
-            a = __builtin_fma(x[e], v[row[e]], a);
-            b = __builtin_fma(x[e + 1], v[row[e + 1]], b);
-            c = __builtin_fma(x[e + 2], v[row[e + 2]], c);
-            d = __builtin_fma(x[e + 3], v[row[e + 3]], d);
-        }
+        for (; e < size; e++)
+            a = __builtin_fma(x[e], v[e], a);
+        return (a + b) + (c + d);
+    }
+    for (; e + 4 <= size; e += 4) {
+        a = __builtin_fma(x[e], v[row[e]], a);
+        b = __builtin_fma(x[e + 1], v[row[e + 1]], b);
+        c = __builtin_fma(x[e + 2], v[row[e + 2]], c);
+        d = __builtin_fma(x[e + 3], v[row[e + 3]], d);
+    }
     for (; e < size; e++)
         a = __builtin_fma(x[e], v[row[e]], a);
     return (a + b) + (c + d);
 }
 
 /* v += step times entry j. */
-static void add_column(const riata_columns *columns, i64 j, double step, double *restrict v) {
-    i64 first = j > 0 ? columns->start[j - 1] : 0, size = j > 0 ? columns->start[j] - first : columns->n;
-    const double *restrict x = columns->value + first;
-    const u32 *restrict row = columns->row + first;
-    if (j == 0)
-        for (i64 i = 0; i < size; i++)
-            v[i] += step;
-    else if (size == columns->n)
-        for (i64 e = 0; e < size; e++)
-            v[e] = __builtin_fma(step, x[e], v[e]);
+static void add_numbers(const entries *of, i64 j, double step, double *restrict v) {
+    i64 first = j > 0 ? of->start[j - 1] : 0, size = j > 0 ? of->start[j] - first : of->n;
+    const double *restrict x = j > 0 ? of->value + first : of->first;
+    const u32 *restrict row = of->row + first;
+    if (size == of->n)
+        add_multiple(v, step, x, size);
     else
         for (i64 e = 0; e < size; e++)
             v[row[e]] = __builtin_fma(step, x[e], v[row[e]]);
 }
 
-/* v += step times h times entry j. */
-static void add_weighted(const riata_columns *columns, const double *restrict h, i64 j, double step, double *restrict v) {
-    i64 first = j > 0 ? columns->start[j - 1] : 0, size = j > 0 ? columns->start[j] - first : columns->n;
-    const double *restrict x = columns->value + first;
-    const u32 *restrict row = columns->row + first;
-    if (j == 0)
-        for (i64 i = 0; i < size; i++)
-            v[i] = __builtin_fma(step, h[i], v[i]);
-    else if (size == columns->n)
-        for (i64 e = 0; e < size; e++)
-            v[e] = __builtin_fma(step * x[e], h[e], v[e]);
+/* The gradient of entry j by rest, or what it would be by another of its kind: numbers by row, or where H is summed, by line of H. */
+static double gradient_of(const ascent *s, i64 j, const double *rest) { return s->lines ? rest[s->line[j]] : product(&s->z, j, rest); }
+
+/* rest += step times what it falls by if entry j moves by 1. */
+static void pull(const ascent *s, i64 j, double step, double *rest) {
+    if (s->lines)
+        add_multiple(rest, step, s->cross + s->line[j] * s->stride, s->lines);
     else
-        for (i64 e = 0; e < size; e++)
-            v[row[e]] = __builtin_fma(step * x[e], h[row[e]], v[row[e]]);
+        add_numbers(&s->z, j, step, rest);
 }
 
-/* Write r and h of every row; return the log-likelihood, -inf if a margin is not finite. */
+/* How many numbers rest has. */
+static i64 length(const ascent *s) { return s->lines ? s->lines : s->x.n; }
+
+/* Write r and the root of h of every row; return the log-likelihood, -inf if a margin is not finite. */
 static double weigh(ascent *s) {
     const riata_columns *columns = s->columns;
     double total = 0.0;
@@ -126,7 +139,7 @@ static double weigh(ascent *s) {
         }
         double y = columns->label[i], w = columns->weight[i], q = q_of[i % RUN], h = h_of[i % RUN];
         s->r[i] = w * y * q;
-        s->h[i] = w * most(h, CURVATURE_LEAST);
+        s->root[i] = sqrt(w * most(h, CURVATURE_LEAST));
         s->spread += h > 0.0 ? w * (q * (q / h)) : q > 0.0 ? INFINITY : 0.0;
         total += w * log_p[i % RUN];
     }
@@ -142,11 +155,11 @@ static double penalty_of(const double *gamma, const double *beta, i64 size) {
 
 /* Write G of every column and of the intercept, and the entries that may move; return the largest violation of a condition. */
 static double slope(ascent *s) {
-    s->gradient[0] = product(s->columns, 0, s->r);
+    s->gradient[0] = product(&s->x, 0, s->r);
     double worst = excess(s->beta[0], s->gradient[0], s->gamma[0], 1.0);
     s->moving = 0;
     for (i64 j = 1; j < s->size; j++) {
-        double g = product(s->columns, j, s->r), gamma = s->gamma[j], beta = s->beta[j];
+        double g = product(&s->x, j, s->r), gamma = s->gamma[j], beta = s->beta[j];
         double off = beta != 0.0 ? fabs(g - copysign(gamma, beta)) : fabs(g) - gamma;
         s->gradient[j] = g;
         if (isfinite(gamma) && (beta != 0.0 || off > 0.0)) {
@@ -171,30 +184,108 @@ static double gap_of(const ascent *s, double objective) {
     return penalty - share * worth + least((1.0 - share) * -(objective + penalty), second) + free;
 }
 
-/* Compute D and H with the intercept of the columns that may move. Returns how many numbers they have. */
-static i64 bend_columns(ascent *s) {
-    const riata_columns *columns = s->columns;
+/* Scale the columns that may move by the root of h, and compute their D and H with the intercept. Returns how many numbers they have. */
+static i64 scale_columns(ascent *s) {
     i64 read = 0;
-    s->curvature[0] = product(columns, 0, s->h);
+    s->curvature[0] = product(&s->z, 0, s->root);
     for (i64 a = 0; a < s->moving; a++) {
-        i64 j = s->at[a];
-        double first = 0.0, second = 0.0;
-        for (i64 e = columns->start[j - 1]; e < columns->start[j]; e++) {
-            double hx = s->h[columns->row[e]] * columns->value[e];
-            first += hx;
-            second = __builtin_fma(hx, columns->value[e], second);
-        }
-        s->lead[j] = first;
-        s->curvature[j] = second;
-        read += columns->start[j] - columns->start[j - 1];
+        i64 j = s->at[a], first = s->x.start[j - 1], size = s->x.start[j] - first;
+        const double *x = s->x.value + first;
+        double *z = s->scaled + first, squares[2] = {0.0, 0.0};
+        const u32 *row = s->x.row + first;
+        for (i64 e = 0; e < size; e++)
+            z[e] = x[e] * s->root[size == s->x.n ? e : row[e]];
+        for (i64 e = 0; e < size; e++)
+            squares[e & 1] = __builtin_fma(z[e], z[e], squares[e & 1]);
+        s->lead[j] = product(&s->z, j, s->root);
+        s->curvature[j] = squares[0] + squares[1];
+        read += size;
     }
     return read;
+}
+
+/* Whether H of the m entries at `at` can be summed in the time of so many reads of a number. Where they are few in a row, its pairs are
+ * added one by one, otherwise in tiles (rank_update.c). */
+static bool sum_pays(const ascent *s, i64 m, i64 numbers, i64 reads) {
+    double size = (double)m, in_row = (double)numbers / (double)s->x.n;
+    return m > 0 && m < s->lines_max && (FILLING + least(in_row, size * size / (TILED * in_row))) * (double)numbers <= (double)reads;
+}
+
+/* Room of `rows_of`. */
+static i64 rows_room(i64 few, i64 m) {
+    return 2 * room_of(few) + room_of(few + 1) + room_of((few * m + 1) / 2) + room_of(few * m);
+}
+
+/* The rows first .. first + few - 1 of the m entries at `at`, whose next numbers are at `next`. work f64[rows_room(few, m)]. */
+static riata_terms rows_of(const ascent *s, i64 m, i64 *next, i64 first, i64 few, double *work) {
+    i64 *start = take(&work, few + 1), *end = take(&work, few);
+    u32 *member = take(&work, (few * m + 1) / 2);
+    double *x = take(&work, few * m), *one = take(&work, few);
+    memset(start, 0, sizeof *start * (u64)(few + 1));
+    for (i64 a = 0; a < m; a++)
+        for (i64 e = next[a]; e < s->z.start[s->at[a]] && s->z.row[e] < first + few; e++)
+            start[s->z.row[e] - first + 1]++;
+    for (i64 i = 0; i < few; i++) {
+        one[i] = 1.0;
+        end[i] = start[i];
+        start[i + 1] += start[i];
+    }
+    for (i64 a = 0; a < m; a++)
+        for (i64 e = next[a]; next[a] < s->z.start[s->at[a]] && s->z.row[e] < first + few; e = ++next[a]) {
+            i64 to = end[s->z.row[e] - first]++;
+            member[to] = (u32)a;
+            x[to] = s->z.value[e];
+        }
+    return (riata_terms){start, member, x, one, few};
+}
+
+/* Sum H of the intercept and the m entries at `at`, and let rest be their gradients. */
+static void sum_cross(ascent *s, i64 m) {
+    double *work = s->panel;
+    i64 *next = take(&work, m);
+    s->stride = room_of(m + 1);
+    memset(s->cross, 0, sizeof *s->cross * (u64)(s->stride * (m + 1)));
+    for (i64 a = 0; a < m; a++)
+        next[a] = s->z.start[s->at[a] - 1];
+    riata_matrix inner = {s->cross + s->stride + 1, s->stride, m};
+    for (i64 first = 0; first < s->x.n; first += BLOCK) {
+        i64 few = s->x.n - first < BLOCK ? s->x.n - first : BLOCK;
+        riata_terms rows = rows_of(s, m, next, first, few, work);
+        riata_add_block(&inner, &rows, work + rows_room(few, m));
+    }
+    s->by[0] = product(&s->z, 0, s->rest);
+    s->cross[0] = s->curvature[0];
+    for (i64 a = 0; a < m; a++) {
+        i64 j = s->at[a], line = s->line[j] = a + 1;
+        s->by[line] = product(&s->z, j, s->rest);
+        s->cross[line] = s->lead[j];
+        s->cross[line * s->stride + line] = s->curvature[j];
+    }
+    mirror((riata_matrix){s->cross, s->stride, m + 1});
+    s->lines = m + 1;
+    memcpy(s->rest, s->by, sizeof *s->rest * (u64)s->lines);
+}
+
+/* Let rest be that of the margins. H is kept if it has all entries that may move and if `kept`. */
+static void begin_step(ascent *s, bool kept) {
+    for (i64 a = 0; a < s->moving && s->lines; a++)
+        kept = kept && s->line[s->at[a]] > 0;
+    if (s->lines && kept) {
+        s->rest[0] = s->gradient[0];
+        for (i64 a = 0; a < s->moving; a++)
+            s->rest[s->line[s->at[a]]] = s->gradient[s->at[a]];
+        return;
+    }
+    s->lines = 0;
+    memset(s->line, 0, sizeof *s->line * (u64)s->size);
+    for (i64 i = 0; i < s->x.n; i++)
+        s->rest[i] = s->r[i] / s->root[i];
 }
 
 /* Conjugate gradients, scaled by D, on m joined entries: add to step what maximises the quadratic whose slopes are `left`, and to fall what
  * it takes from rest, until no slope is larger than `slack`. Returns the iterations. */
 static i64 conjugate(ascent *s, i64 m, double slack) {
-    i64 n = s->columns->n, iterations = 0;
+    i64 n = length(s), iterations = 0;
     double size = 0.0, worst = INFINITY;
     for (i64 a = 0; a < m; a++) {
         s->along[a] = s->left[a] / s->curvature[s->joined[a]];
@@ -204,9 +295,9 @@ static i64 conjugate(ascent *s, i64 m, double slack) {
         double curvature = 0.0, next = 0.0;
         memset(s->by, 0, sizeof *s->by * (u64)n);
         for (i64 a = 0; a < m; a++)
-            add_weighted(s->columns, s->h, s->joined[a], s->along[a], s->by);
+            pull(s, s->joined[a], s->along[a], s->by);
         for (i64 a = 0; a < m; a++) {
-            s->bend[a] = product(s->columns, s->joined[a], s->by);
+            s->bend[a] = gradient_of(s, s->joined[a], s->by);
             curvature += s->along[a] * s->bend[a];
         }
         iterations++;
@@ -232,20 +323,21 @@ static i64 conjugate(ascent *s, i64 m, double slack) {
 /* The gain of a share of the step, if weights that would cross zero stay there. Writes the new weights to along, and what rest falls by. */
 static double clip(ascent *s, i64 m, double share) {
     double gain = 0.0;
-    for (i64 i = 0; i < s->columns->n; i++)
+    for (i64 i = 0; i < length(s); i++)
         s->by[i] = share * s->fall[i];
     for (i64 a = 0; a < m; a++) {
         i64 j = s->joined[a];
         double beta = s->beta[j], new = beta + share * s->step[a];
         if (s->gamma[j] > 0.0 && new * beta < 0.0) {
-            add_weighted(s->columns, s->h, j, -new, s->by);
+            pull(s, j, -new, s->by);
             new = 0.0;
         }
         s->along[a] = new;
-        gain += s->slope[a] * (new - beta);
     }
-    for (i64 i = 0; i < s->columns->n; i++)
-        gain -= 0.5 * s->by[i] * (s->by[i] / s->h[i]);
+    for (i64 a = 0; a < m; a++) {
+        i64 j = s->joined[a];
+        gain += (s->along[a] - s->beta[j]) * (s->slope[a] - 0.5 * gradient_of(s, j, s->by));
+    }
     return gain;
 }
 
@@ -261,15 +353,15 @@ static i64 join(ascent *s, i64 left, double slack, i64 most_read) {
             i64 j = a < 0 ? 0 : s->at[a];
             if (s->beta[j] == 0.0 && (j > 0 || s->gamma[0] > 0.0))
                 continue;
-            double g = product(s->columns, j, s->rest);
+            double g = gradient_of(s, j, s->rest);
             s->slope[m] = s->left[m] = g - (s->gamma[j] > 0.0 ? copysign(s->gamma[j], s->beta[j]) : 0.0);
             worst = most(worst, fabs(s->left[m]));
             s->step[m] = 0.0;
             s->joined[m++] = j;
-            numbers += j > 0 ? s->columns->start[j] - s->columns->start[j - 1] : 0;
+            numbers += j > 0 && s->lines == 0 ? s->x.start[j] - s->x.start[j - 1] : 0;
         }
-        memset(s->fall, 0, sizeof *s->fall * (u64)s->columns->n);
-        read += (2 * conjugate(s, m, most(slack, ROUND * worst)) + 1) * numbers;
+        memset(s->fall, 0, sizeof *s->fall * (u64)length(s));
+        read += (2 * conjugate(s, m, most(slack, ROUND * worst)) + 2) * numbers;
         double share = 1.0;
         while (!(clip(s, m, share) > 0.0))
             if ((share *= 0.5) < SHARE_LEAST)
@@ -278,7 +370,7 @@ static i64 join(ascent *s, i64 left, double slack, i64 most_read) {
             zeros += s->along[a] == 0.0;
             s->beta[s->joined[a]] = s->along[a];
         }
-        for (i64 i = 0; i < s->columns->n; i++)
+        for (i64 i = 0; i < length(s); i++)
             s->rest[i] -= s->by[i];
         if (zeros == 0 && worst * ROUND <= slack)
             break;
@@ -286,27 +378,29 @@ static i64 join(ascent *s, i64 left, double slack, i64 most_read) {
     return read;
 }
 
-/* Maximise the quadratic until no condition is violated by more than `slack`. A weight that reaches 0 and satisfies its condition rests
- * until the next step. `numbers`: of the columns that may move. Returns how many numbers were read. */
-static i64 ascend(ascent *s, double slack, i64 numbers) {
-    const riata_columns *columns = s->columns;
+/* Maximise the quadratic until no condition is violated by more than a share of `most_left`, or by `slack`. A weight that reaches 0 and
+ * satisfies its condition rests until the next step. `numbers`: of the columns that may move; `spent`: reads of a number before. Returns
+ * how many numbers were read. */
+static i64 ascend(ascent *s, double most_left, double slack, i64 numbers, i64 spent) {
     double *beta = s->beta, *curvature = s->curvature, g = s->gradient[0], worst = INFINITY;
     bool led = leads(beta[0], g, s->gamma[0], curvature[0]);
-    i64 left = s->moving, reads = 0, apart = APART + APART * columns->n / (numbers + 1); /* an iteration of join also takes n */
-    memcpy(s->rest, s->r, sizeof *s->r * (u64)columns->n);
-    for (i64 sweep = 1; sweep <= SWEEPS_MAX && worst > slack; sweep++) {
+    i64 left = s->moving, reads = 0, apart = APART + APART * length(s) / (numbers + 1); /* an iteration of join also takes n */
+    for (i64 sweep = 1; sweep <= SWEEPS_MAX; sweep++) {
+        double enough = most((s->lines ? FORCING_SUMMED : FORCING) * most_left, slack);
         i64 kept = 0;
+        if (worst <= enough)
+            break;
         worst = 0.0;
         for (i64 a = 0; a < left; a++) {
             i64 j = s->at[a];
-            double gamma = s->gamma[j], own = product(columns, j, s->rest);
+            double gamma = s->gamma[j], own = gradient_of(s, j, s->rest);
             lead beside = led ? (lead){s->lead[j], g, curvature[0]} : (lead){0.0, 0.0, 1.0};
             double along = own - beside.cross / beside.curvature * beside.gradient;
             double off = beta[j] != 0.0 ? fabs(along - copysign(gamma, beta[j])) : fabs(along) - gamma;
-            double new = aim(beta[j], own, gamma, curvature[j], beside, LEAST * slack);
+            double new = aim(beta[j], own, gamma, curvature[j], beside, LEAST * enough);
             if (new != beta[j]) {
                 worst = most(worst, off);
-                add_weighted(columns, s->h, j, beta[j] - new, s->rest);
+                pull(s, j, beta[j] - new, s->rest);
                 g -= (new - beta[j]) * s->lead[j];
                 beta[j] = new;
             }
@@ -314,43 +408,67 @@ static i64 ascend(ascent *s, double slack, i64 numbers) {
                 s->at[kept++] = j;
         }
         left = kept;
-        reads += numbers;
+        reads += s->lines ? 0 : numbers;
         double new = target(g + curvature[0] * beta[0], s->gamma[0], curvature[0]), step = new - beta[0];
         if (new != beta[0]) {
             worst = most(worst, led ? 0.0 : excess(beta[0], g, s->gamma[0], curvature[0]));
-            add_weighted(columns, s->h, 0, -step, s->rest);
+            pull(s, 0, -step, s->rest);
             g -= step * curvature[0];
             beta[0] = new;
         }
-        if (worst > slack && sweep % apart == 0) {
-            reads += join(s, left, LEAST * slack, reads);
-            g = product(columns, 0, s->rest);
+        if (sweep == 1 && worst > 0.0) /* of weights that move together the first leave little to see to the others, in this sweep only */
+            most_left = least(most_left, worst);
+        else if (worst > enough && sweep % apart == 0) {
+            if (s->lines == 0 && sum_pays(s, left, numbers, spent + reads)) {
+                sum_cross(s, left);
+                reads += 2 * numbers;
+            }
+            reads += join(s, left, LEAST * enough, reads);
+            g = gradient_of(s, 0, s->rest);
         }
     }
     return reads;
 }
 
-QUICK i64 riata_solve_columns_room(const riata_columns *columns, i64 size) { return 7 * room_of(columns->n) + 12 * room_of(size); }
+/* The most lines that H may have: it takes at most half as many numbers as the columns. */
+static i64 most_lines(const riata_columns *columns, i64 size) {
+    i64 few = (i64)sqrt(0.5 * (double)columns->start[size - 1]) - 8, most_of = size < columns->n ? size : columns->n;
+    return few < 0 ? 0 : few < most_of ? few : most_of;
+}
+
+QUICK i64 riata_solve_columns_room(const riata_columns *columns, i64 size) {
+    i64 lines = most_lines(columns, size), few = columns->n < BLOCK ? columns->n : BLOCK;
+    i64 sums = room_of(lines) * lines + room_of(lines) + rows_room(few, lines) + riata_add_block_room(lines, few, few * lines);
+    return 8 * room_of(columns->n) + 13 * room_of(size) + room_of(columns->start[size - 1]) + sums;
+}
 
 EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const double *gamma, double slack, double gap, double *beta,
                                i64 size, i64 *reads_out, double *work) {
-    i64 n = columns->n, nnz = columns->start[size - 1], steps = 0, reads = 0;
+    i64 n = columns->n, nnz = columns->start[size - 1], steps = 0, reads = 0, numbers = 0;
     ascent s = {.columns = columns, .link = link, .size = size, .gamma = gamma, .beta = beta};
-    double **by_row[] = {&s.margin, &s.r, &s.h, &s.rest, &s.fall, &s.by};
+    double *one, *along, *before, *step;
+    double **by_row[] = {&s.margin, &s.r, &s.root, &s.rest, &s.fall, &s.by, &one, &along};
     for (size_t a = 0; a < sizeof by_row / sizeof *by_row; a++)
         *by_row[a] = take(&work, n);
-    double *z = take(&work, n), *before, *step;
     double **by_entry[] = {&s.gradient, &s.curvature, &s.lead, &s.slope, &s.left, &s.step, &s.along, &s.bend, &before, &step};
     for (size_t a = 0; a < sizeof by_entry / sizeof *by_entry; a++)
         *by_entry[a] = take(&work, size);
-    s.at = take(&work, size), s.joined = take(&work, size);
-    for (i64 i = 0; i < n; i++)
+    s.at = take(&work, size), s.joined = take(&work, size), s.line = take(&work, size);
+    s.scaled = take(&work, nnz);
+    s.x = (entries){n, columns->start, columns->row, columns->value, one};
+    s.z = (entries){n, columns->start, columns->row, s.scaled, s.root};
+    s.lines_max = most_lines(columns, size);
+    s.cross = take(&work, room_of(s.lines_max) * s.lines_max);
+    s.panel = work;
+    for (i64 i = 0; i < n; i++) {
+        one[i] = 1.0;
         s.margin[i] = beta[0];
+    }
     for (i64 j = 0; j < size; j++)
         s.curvature[j] = s.lead[j] = 0.0;
     for (i64 j = 1; j < size; j++)
         if (beta[j] != 0.0)
-            add_column(columns, j, beta[j], s.margin);
+            add_numbers(&s.x, j, beta[j], s.margin);
     double objective = weigh(&s) - penalty_of(gamma, beta, size), last = INFINITY;
     bool flat = false;
     *reads_out = 0;
@@ -361,24 +479,26 @@ EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const dou
         reads += nnz;
         if (worst <= slack || (flat && worst >= last) || (steps > 0 && gap_of(&s, objective) <= gap))
             break;
+        begin_step(&s, worst <= KEPT * last);
         last = worst;
-        i64 numbers = bend_columns(&s);
+        if (s.lines == 0)
+            reads += 2 * (numbers = scale_columns(&s));
         memcpy(before, beta, sizeof *beta * (u64)size);
-        reads += ascend(&s, most(FORCING * worst, 0.5 * slack), numbers) + 2 * numbers;
+        reads += ascend(&s, worst, 0.5 * slack, numbers, reads);
         steps++;
         double rise = penalty_of(gamma, before, size) - penalty_of(gamma, beta, size);
-        memset(z, 0, sizeof *z * (u64)n);
+        memset(along, 0, sizeof *along * (u64)n);
         for (i64 j = 0; j < size; j++) {
             step[j] = beta[j] - before[j];
             if (step[j] != 0.0) {
                 rise += s.gradient[j] * step[j];
-                add_column(columns, j, step[j], z);
+                add_numbers(&s.x, j, step[j], along);
             }
         }
         double share = 1.0, taken = 0.0, found = -INFINITY, lowest = -ROUNDING * fabs(objective);
         for (int halving = 0; halving < HALVINGS; halving++) {
             for (i64 i = 0; i < n; i++)
-                s.margin[i] += (share - taken) * z[i];
+                s.margin[i] += (share - taken) * along[i];
             taken = share;
             for (i64 j = 0; j < size; j++)
                 beta[j] = before[j] + share * step[j];

@@ -137,6 +137,7 @@ def test_parts_are_cut_by_rows() -> None:
 # Kernels on the columns of a working set, and what coordinate ascent on them finds, against their twins.
 
 
+READS_MAX = 150  # times that a value of columns that add up to one is read; without H up to 2,400
 LINK = st.sampled_from([LOGISTIC, PROBIT])
 DENSITY = st.sampled_from([0.05, 0.3, 10.0])  # the last: columns that have all rows
 
@@ -199,6 +200,24 @@ def test_the_optimum_on_columns_is_that_of_the_twin(seed: int, d: int, density: 
     r, h = np.empty(len(of.label)), np.empty(len(of.label))
     slow_columns.weigh(of, link, slow_columns.matrix(of) @ found, r, h)
     assert slow_columns.slope(of, r, found, gamma, gradient)[1] <= 1e-8
+
+
+@pytest.mark.parametrize("link", [LOGISTIC, PROBIT])
+@pytest.mark.parametrize("own", [0.0, 0.5, float("inf")])
+def test_columns_that_add_up_to_one_take_few_reads(link: int, own: float) -> None:
+    rng = np.random.default_rng(3)
+    fields, values, n = 8, 5, 2000
+    chosen = rng.integers(0, values, (n, fields)) * (rng.random((n, fields)) < 0.8) + values * np.arange(fields)
+    x = np.zeros((n, fields * values))
+    np.put_along_axis(x, chosen, 1.0, axis=1)
+    y = (rng.random(n) < 1.0 / (1.0 + np.exp(-(x @ rng.standard_normal(fields * values))))).astype(np.float64)
+    of = columns_of(data_of(x, y, rng.uniform(0.2, 2.0, n)))
+    gamma, beta = np.append(own, np.full(fields * values, 0.5)), np.zeros(1 + fields * values)
+    _, reads = solve_columns(of, link, gamma, (1e-9, 0.0), beta)
+    assert reads <= READS_MAX * len(of.value)
+    r, h = np.empty(n), np.empty(n)
+    slow_columns.weigh(of, link, slow_columns.matrix(of) @ beta, r, h)
+    assert slow_columns.slope(of, r, beta, gamma, np.empty(len(beta)))[1] <= 1e-8
 
 
 @settings(max_examples=15)

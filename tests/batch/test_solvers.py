@@ -23,7 +23,7 @@ from tests.batch.designs import NEVER, data_of, dense, sparse_design
 from tests.refused import refused
 from tests.twins import batch as slow
 
-READS_MAX = 3000  # times that a value of correlated columns is read; by sweeps alone 40,000 were too few
+READS_MAX = 400  # times that a value of correlated columns is read; 1,500 without H, and by sweeps alone 40,000 were too few
 N, D = 400, 60
 X, Y = sparse_design(N, D, 1)
 DATA = data_of(X, Y)
