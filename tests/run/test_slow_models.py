@@ -150,6 +150,23 @@ def test_a_dozen_stuck_models_hold_up_nobody() -> None:
         assert all(at.served[f"slow{i}"] == 4 for i in range(12))
 
 
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_a_slow_model_goes_aside_for_another_model_unless_that_was_dropped(is_dropped: bool) -> None:
+    with running() as at:
+        threads = list[str]()
+        other, slow = a_log("other"), a_log("slow")
+        at.add(other)
+        at.writer.settle().result(LONG_S)
+        if is_dropped:
+            at.writer.put(DropModel("other"))
+        at.add(slow, lambda: threads.append(threading.current_thread().name))
+        at.writer.settle().result(LONG_S)
+        next(line for line in at.writer._inbox.lines() if line.model == "slow").slow_ms = SystemClock().monotonic_ms()
+        at.put(slow[1:2])
+        at.writer.settle("slow").result(LONG_S)
+        assert threads[0].endswith("-aside") != is_dropped
+
+
 LEARNERS: list[dict[str, Any]] = [
     {"kind": "truncated_gradient"},
     {"kind": "taylor_sketch", "mode": "exact", "block": 1, "warm_up": 0, "sweeps_max": 1000, "tolerance": 1e-12},

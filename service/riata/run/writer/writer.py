@@ -230,10 +230,10 @@ class Writer:
         return self._inbox.take()
 
     def _goes_aside(self, line: Line) -> bool:
-        """Whether a turn of this line is likely to be long, and other models learn too."""
+        """Whether a turn of this line is likely to be long, and other models learn too; one that was dropped does not."""
         now_ms = self._clock.monotonic_ms()
         latest, latest_ms = self._latest
-        if latest is not None and latest is not line:
+        if latest is not None and latest is not line and latest.cell is not None:
             self._another_ms = latest_ms
         self._latest = line, now_ms
         return self._is_slow(line) and now_ms - self._another_ms < OTHERS_MS
