@@ -79,8 +79,15 @@ class Names(Sequence[tuple[int, bytes]]):
     @classmethod
     def joined(cls, parts: Iterable[Names]) -> Names:
         """All names of `parts`, in order."""
-        every = list(parts) or [NOTHING_NAMED]
-        return cls.made(*(np.concatenate([getattr(one, name) for one in every]) for name in ("fingerprint", "length", "text")))
+        every = [one.content for one in parts]
+        counts = [int.from_bytes(content[:_COUNT_BYTES], "little") for content in every]
+        fingerprints, lengths, texts = [sum(counts).to_bytes(_COUNT_BYTES, "little")], list[bytes](), list[bytes]()
+        for content, count in zip(every, counts, strict=True):  # as bytes: names of a row or two are usual
+            a = _COUNT_BYTES + 8 * count
+            fingerprints.append(content[_COUNT_BYTES:a])
+            lengths.append(content[a : a + 4 * count])
+            texts.append(content[a + 4 * count :])
+        return cls(b"".join([*fingerprints, *lengths, *texts]))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Names:
