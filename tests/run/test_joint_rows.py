@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from riata.run.log import log_thread
 from riata.run.log.small_body_batcher import TOGETHER_MIN
 from riata.run.outcome import Observed
 from riata.store.sqlite.store import SqliteStore, open_in_memory, open_sqlite
-from riata.store.store import Record
+from riata.store.store import Append, Appended, Record
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, build, serving, started
 from tests.run.test_small_body_batcher import Asked, ask, ask_at_once, logged, row, shown
@@ -80,7 +80,7 @@ async def test_rows_wait_for_others_of_their_model_and_become_one_record(
     monkeypatch.setattr(log_thread, "QUIET_S", 60.0)
     async with joining(store, lag_s_max=3600.0) as node:
         assert seqs(await ask_at_once(node, to_all())) == [2] * len(MODELS)
-        await node.engine.call(lambda s: s.distribute(99))  # type: ignore[attr-defined]
+        await node.engine.call(lambda s: s.distribute([*s.left]))  # type: ignore[attr-defined]
         for at in range(3):
             assert seqs(await ask_at_once(node, to_all(at))) == [3 + at] * len(MODELS)
         assert await left_of(node) == {*MODELS}
@@ -120,6 +120,21 @@ async def test_who_asks_for_a_state_gets_it(store: SqliteStore, how: str, monkey
             await ask_at_once(node, to_all())
             assert node.service.published("m0").applied == 1
             await node.until(lambda: node.service.published("m0").applied == 2)
+
+
+async def test_models_that_are_asked_for_at_once_share_a_transaction(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_thread, "QUIET_S", 60.0)
+    groups, append = list[int](), store._append
+
+    def noted(group: Sequence[Append], transaction: Any) -> list[Appended]:
+        groups.append(len(group))
+        return append(group, transaction)
+
+    monkeypatch.setattr(store, "_append", noted)
+    async with joining(store, lag_s_max=3600.0) as node:
+        groups.clear()
+        await ask_at_once(node, [Asked(row(at), model=model, wait_applied=True) for at, model in enumerate(MODELS)])
+        assert groups == [1, len(MODELS)]
 
 
 async def test_a_change_comes_after_the_rows_that_were_acknowledged_before(

@@ -86,9 +86,9 @@ def test_what_was_distributed_is_told(store: SqliteStore) -> None:
     store.append_joint(rows_of({"a": [1.0], "b": [2.0]}))
     store.append_joint(rows_of({"a": [3.0], "c": [4.0]}))
     assert told == []
-    store.distribute(2)
+    store.distribute([*store.left][:2])
     assert [(append.model, one.record and one.record.last) for append, one in told] == [("a", 2), ("b", 1)]
-    store.distribute(2)
+    store.distribute([*store.left][:2])
     assert [append.model for append, _ in told] == ["a", "b", "c"]
     assert store.left_features() == 0
 
@@ -108,7 +108,7 @@ def test_at_every_commit_a_crash_loses_nothing_and_keeps_nothing_twice(tmp_path:
                 store.append([observe(model, one_row(value=float(100 * at)))])
                 logged[model].append(float(100 * at))
             case 1:
-                store.distribute(int(rng.integers(1, 4)))
+                store.distribute([*store.left][: int(rng.integers(1, 4))])
             case 2:
                 store._trim_joint() if store._joint_records else store.idle()
             case _:
@@ -152,7 +152,7 @@ def test_joint_records_are_trimmed_once_their_rows_are_distributed(store: Sqlite
     store.maintain()
     first = store.head(JOINT).first_seq
     assert first == 1  # a row of b is left
-    store.distribute(9)
+    store.distribute([*store.left][:9])
     for at in range(JOINT_RECORDS_MAX):
         store.append_joint(rows_of({"c": [float(at)], "d": [float(at)]}))
     store.maintain()
@@ -199,7 +199,7 @@ def test_on_a_full_disk_rows_are_left_until_there_is_room(store: SqliteStore, mo
         patched.setattr(directory, "FULL_S", 0.0)
         patched.setattr(store._session, "transaction", full)
         with refused(Unavailable, "disk_full"):
-            store.distribute(9)
+            store.distribute([*store.left][:9])
         with refused(Unavailable, "disk_reserve"):
             store.append_joint(rows_of({"a": [3.0], "b": [4.0]}))
     assert {*store.left} == {"a", "b"}
@@ -221,7 +221,7 @@ def test_acknowledged_rows_get_into_the_logs_with_the_reserve_of_a_full_disk(
 def test_acknowledged_rows_that_are_missing_are_found_and_their_loss_can_be_accepted(tmp_path: Path, lost: str) -> None:
     store = live_store(tmp_path / "live", MODELS)
     store.append_joint(rows_of({"a": [1.0], "b": [2.0]}))
-    store.distribute(9)
+    store.distribute([*store.left][:9])
     store.idle()
     older = image(tmp_path / "live", tmp_path / "older")
     store.append_joint(rows_of({"c": [3.0], "d": [4.0]}))

@@ -8,7 +8,7 @@ renews its lease, the others follow what it publishes. Each process, and each th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal, NamedTuple, Protocol, cast
@@ -337,7 +337,7 @@ class JointStore(Store, Protocol):
 
     Every other call finds them there: it puts them there first.
 
-    left           : the models with rows that are not there yet; any thread may ask
+    left           : the models with rows that are not there yet, that which has waited longest first; any thread may ask
     on_distributed : called with what was put there
     """
 
@@ -351,8 +351,8 @@ class JointStore(Store, Protocol):
     def left_features(self) -> int:
         """Return how many features the rows that are left have."""
 
-    def distribute(self, models_max: int) -> None:
-        """Put the rows that are left into the logs of their models, of those models that have waited longest."""
+    def distribute(self, models: Iterable[str]) -> None:
+        """Put the rows that are left of these models into their logs, in one transaction."""
 
 
 def joint(store: Store) -> JointStore | None:

@@ -15,10 +15,11 @@ import queue
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 from riata.base.errors import RiataError, StoreFailed, Unavailable
@@ -83,6 +84,7 @@ class LogThread:
         self.followers: dict[str, tuple[str, ...]] = {}  # by leader; before `start` and in the store's thread only
         self._opened: Future[None] = Future()
         self._joint: JointStore | None = None  # the store, once it is open, if it logs rows of several models by one record
+        self._asked: deque[tuple[str, Callable[[], None]]] = deque()  # see `distributed`
         self._distributed_s = 0.0  # when rows were last put into the logs of their models, or began to be left, monotonic
         self._thread = threading.Thread(target=self._run, name="riata-store", daemon=True)
 
@@ -114,13 +116,24 @@ class LogThread:
         """Call `then` once `on_logged` was called with every row of a model that is logged. From any thread."""
         if self._joint is None or model not in self._joint.left:
             then()
-        else:
-            self.call(partial(_distribute_then, model, then))
+            return
+        self._asked.append((model, then))
+        if len(self._asked) == 1:  # otherwise the call under way takes it too: one transaction for all that ask at once
+            self.call(self._distribute_asked)
+
+    def _distribute_asked(self, _store: Store) -> None:
+        asked = []
+        while self._asked:
+            asked.append(self._asked.popleft())
+        if self._joint is not None:
+            self._joint.distribute([model for model, _ in asked])
+        for _, then in asked:
+            then()
 
     def distribute_all(self, _store: Store) -> None:
         """Put the rows of joint records into the logs of their models. In the store's thread."""
         while self._joint is not None and self._joint.left:
-            self._joint.distribute(DISTRIBUTED_MAX)
+            self._joint.distribute([*islice(self._joint.left, DISTRIBUTED_MAX)])
 
     def append_now(self, store: Store, several: Sequence[Append]) -> list[Appended | RiataError]:
         """Append as one group, at once. Only inside of the work of `call`, for what depends on what the work has read."""
@@ -247,10 +260,11 @@ class LogThread:
         request.done(last)
 
     def _distribute(self) -> None:
+        """Put the rows of those models into their logs that have been left for longest."""
         self._distributed_s = time.monotonic()
         if self._joint is not None:
             try:
-                self._joint.distribute(DISTRIBUTED_MAX)
+                self._joint.distribute([*islice(self._joint.left, DISTRIBUTED_MAX)])
             except RiataError as error:  # the rows are left, and logged; what asks for them next gets the error
                 self._end_if_broken(error)
 
@@ -307,8 +321,3 @@ class LogThread:
 
 def _answer(request: Request | Together, error: RiataError) -> None:
     (request.done if isinstance(request, Together) else request[1])(error)
-
-
-def _distribute_then(model: str, then: Callable[[], None], store: Store) -> None:
-    store.head(model)
-    then()

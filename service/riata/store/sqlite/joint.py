@@ -122,10 +122,6 @@ class JointLog:
             left.rows += end - start
             self.features += left.parts[-1].features()
 
-    def oldest(self, models_max: int) -> list[str]:
-        """Return the models that have waited longest."""
-        return [model for model, _ in zip(self.left, range(models_max), strict=False)]
-
     def first_event(self) -> int | None:
         """Return the event of the oldest joint record that is still needed; None if none is."""
         return min((left.event for left in self.left.values()), default=None)
@@ -154,5 +150,6 @@ def left_in(record: Record, known: Mapping[bytes, str], heads: Mapping[str, Head
         if model == JOINT or (seq := heads[model].seq) >= first + end - start - 1:
             done.append(at)
         elif seq + log.rows_of(model) != first - 1:
-            raise Corrupt(f"the joint log has events from {first} on of model {model!r}, whose log ends at event {seq}")
+            ends = f"the joint log has events from {first} on of model {model!r}, whose log ends at event {seq}"
+            raise Corrupt(f"{ends}; restore the directory from a backup")
     log.add(rows, record.first, done)

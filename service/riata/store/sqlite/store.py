@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
@@ -226,7 +227,7 @@ class SqliteStore:
         self._joint.forget([model])
 
     def head(self, model: str) -> Head:
-        self._distribute([model])
+        self.distribute([model])
         return self._session.read(lambda c: self._row(c, model).head)
 
     def append_joint(self, rows: JointRows) -> list[int]:
@@ -247,10 +248,7 @@ class SqliteStore:
     def left_features(self) -> int:
         return self._joint.features
 
-    def distribute(self, models_max: int) -> None:
-        self._distribute(self._joint.oldest(models_max))
-
-    def _distribute(self, models: Iterable[str]) -> None:
+    def distribute(self, models: Iterable[str]) -> None:
         appends = list(self._joint.appends(models))
         if appends:
             logged = list(zip(appends, self._append(appends, partial(self._session.write, of_models=False)), strict=True))
@@ -272,7 +270,7 @@ class SqliteStore:
                 if record.kind == "joint":
                     left_in(record, known, heads, self._joint)
         while self.left:
-            self.distribute(DISTRIBUTED_MAX)
+            self.distribute([*islice(self.left, DISTRIBUTED_MAX)])
         self._trim_joint()
 
     def _trim_joint(self) -> None:
@@ -293,7 +291,7 @@ class SqliteStore:
         """Distribute what is left and drop the joint log, so that older programs can open the store."""
         if self.in_memory or not self._session.read(log_sql.has_joint):
             return
-        self._distribute(list(self.left))
+        self.distribute(list(self.left))
 
         def write(c: sqlite3.Connection) -> int:
             row = log_sql.find_model(c, JOINT)
@@ -304,7 +302,7 @@ class SqliteStore:
         self._session.files.drop(self._session.write(write))
 
     def append(self, group: Sequence[Append]) -> list[Appended]:
-        self._distribute(models_of(group) & self.left)
+        self.distribute(models_of(group) & self.left)
         self._session.usable(to_write=True)
         self._require_room()
         return self._append(group, partial(self._session.transaction, full_is_known=False))
@@ -379,12 +377,12 @@ class SqliteStore:
         return row
 
     def read(self, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
-        self._distribute([model])
+        self.distribute([model])
         files = self._session.files
         return self._session.read(lambda c: log_sql.read_records(c, files, model, self._row(c, model), after_seq, bytes_max))
 
     def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, Names]]:
-        self._distribute([model])
+        self.distribute([model])
         return self._session.read(lambda c: log_sql.read_names(c, self._row(c, model).id, after_seq))
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
