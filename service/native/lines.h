@@ -147,6 +147,8 @@ static inline int take_label(const u8 *data, span word, riata_sink *sink, const 
 
 /* Whether a record is a number of a field that is none: its row is left to the reference reader. */
 static inline bool has_other_kind(const riata_records *row, i64 n, const riata_fields *kinds) {
+    if (!__atomic_load_n(&kinds->others, __ATOMIC_ACQUIRE))
+        return false;
     for (i64 i = 0; i < n; i++)
         if (!(row->kind[i] & SHADOWED) && field_kind(kinds, row->fingerprint[i]) > FIELD_NUMBER)
             return true;

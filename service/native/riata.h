@@ -153,9 +153,11 @@ typedef struct {
 
 /* Fields and their kinds, found by hash.
  *   table   u64[1 + 3 m]   m - 1; m places, a power of two, at most half of them taken: the hash of a field with the kind in its low bits,
- *                          or 0; and for each place how many values contradicted the kind, and how many could not be read as one */
+ *                          or 0; and for each place how many values contradicted the kind, and how many could not be read as one
+ *   others  whether one of them may be no number */
 typedef struct {
     const u64 *table;
+    i64 others;
 } riata_fields;
 
 /* What the readers need to know about a model.

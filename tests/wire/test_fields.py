@@ -456,22 +456,37 @@ def test_a_key_that_comes_twice_is_refused_whatever_its_kind() -> None:
         assert [error.code for error in parsed.errors] == ["duplicate_key"]
 
 
+KEY = 5
+
+
+def names(*texts: str) -> Names:
+    found = []
+    for text in texts:
+        field, is_indicator, value = text.encode().partition(b"=")
+        number, prefix = (hash_name(field, KEY, TAGS[tag]) for tag in ("number", "equals"))
+        found.append((hash_name(value, prefix, TAGS["number"]) if is_indicator else number, text.encode()))
+    return Names.of(found)
+
+
+def test_readers_of_lines_look_for_kinds_once_a_field_may_be_no_number() -> None:
+    model = Model()
+    model.observe({"a": 1})
+    assert model.of_vw("| zip:5") == {"zip": 5.0}
+    model.observe({"zip": "01067"})
+    assert model.of_vw("| zip:5") == {"zip=5": 1.0}
+    kinds = FieldKinds(AUTO, KEY)
+    kinds.meet(names("zip", "a"), is_ahead=True)
+    assert not kinds.uncounted().native.others
+    kinds.settle(names("a", "zip=B"))
+    assert kinds.uncounted().native.others
+
+
 def test_names_of_the_log_decide_fields_that_were_met_ahead_of_them() -> None:
-    key = 5
-    kinds = FieldKinds(Fields((("d", "number"),), True), key)
-
-    def names(*texts: str) -> Names:
-        found = []
-        for text in texts:
-            field, is_indicator, value = text.encode().partition(b"=")
-            number, prefix = (hash_name(field, key, TAGS[tag]) for tag in ("number", "equals"))
-            found.append((hash_name(value, prefix, TAGS["number"]) if is_indicator else number, text.encode()))
-        return Names.of(found)
-
+    kinds = FieldKinds(Fields((("d", "number"),), True), KEY)
     kinds.meet(names("a", "d=x"))
     kinds.meet(names("zip", "city", "late"), is_ahead=True)
     kinds.settle(names("a=1", "zip=B", "d=x", "city", "zip"))
     assert kinds.documents() == {"a": "number", "zip": "category", "city": "number", "late": "number", "d": "number"}
     kinds.settle(names("zip", "late=x", "city=x"))  # only `late` is still to be decided
     assert kinds.documents() == {"a": "number", "zip": "category", "city": "number", "late": "category", "d": "number"}
-    assert kinds.kind(hash_of_field("late", key)) == KINDS["category"]
+    assert kinds.kind(hash_of_field("late", KEY)) == KINDS["category"]

@@ -180,7 +180,7 @@ class FieldKinds:
         self._table = _empty_table(_PLACES_AT_FIRST)
         self._changing = threading.RLock()
         self._kept: list[U64] = []  # a reader may still hold an earlier table; each is at least twice as long as the one before
-        self.native = struct("riata_fields")
+        self.native = struct("riata_fields", others=bool(self._declared))
         self.is_wide = False  # more fields were met than are kept
         self._make_table(len(self._declared))
         for field, (_, kind) in self._declared.items():
@@ -225,6 +225,7 @@ class FieldKinds:
             met, settled = self._met(), in_order._met()
             for field in self._ahead & settled.keys():
                 met[field] = settled[field]
+                self.native.others |= settled[field][1] > NUMBER_KIND
                 if field not in self._declared:
                     self._table[1 + self._place(self._table, field)] = np.uint64(field | met[field][1])
             self._ahead -= settled.keys()
@@ -242,7 +243,7 @@ class FieldKinds:
         more = copy(self)
         more._named, more._unnamed, more._unread = {}, [], {}
         more._table, more._changing = self._table.copy(), threading.RLock()
-        more._kept, more.native = [more._table], struct("riata_fields", table=more._table)
+        more._kept, more.native = [more._table], struct("riata_fields", table=more._table, others=self.native.others)
         return more
 
     def note_counts(self, more: FieldKinds) -> None:
@@ -297,6 +298,7 @@ class FieldKinds:
         at = core.meet_fields(names, at, self._key, self.native.table, room, address(found))
         if new := found.item(0):
             told = found[1 : 1 + 3 * new]
+            self.native.others |= bool((told[2::3] & np.uint64(_KIND) > NUMBER_KIND).any())
             self._unnamed.append((names, told))  # to name them takes longer than to find them
             self._met_count += new
             for field in told[2::3].tolist() if self._early else ():
