@@ -86,8 +86,8 @@ def test_records_of_few_rows_gather_until_the_time_is_over() -> None:
     assert not inbox.waits()
 
 
-def published_until(inbox: WriterQueue, name: str, in_s: float) -> None:
-    """Have a model of which nothing newer is served before so many seconds have passed."""
+def published_until(inbox: WriterQueue, name: str, in_s: float, turn_s: float = 0.0) -> None:
+    """Have a model of which nothing newer is served before so many seconds have passed. turn_s : how long its turns take"""
     inbox.put(PublishNow(name))
     line = inbox.take()
     assert line is not None
@@ -95,25 +95,27 @@ def published_until(inbox: WriterQueue, name: str, in_s: float) -> None:
     core = Core(0, b"", Schedule(round(1000 * in_s), 10**6, 10**6), now_ms=0)
     core.published(round(1000 * time.monotonic()))
     line.cell = Cell(cast(ModelState, None), core, 0)
+    line.took(1000 * turn_s, is_typical=True)
     inbox.give_back(line)
 
 
 @pytest.mark.parametrize(
-    ("served_s", "due_s", "left_s", "alone_s", "least_s"),
+    ("served_s", "turn_s", "due_s", "left_s", "alone_s", "least_s"),
     [
-        pytest.param(0.1, LONG_S, LONG_S, LONG_S, 0.09, id="until it may be served"),
-        pytest.param(LONG_S, LONG_S, LONG_S, 0.1, 0.09, id="not for longer than ALONE_S"),
-        pytest.param(LONG_S, 0.1, LONG_S, LONG_S, 0.09, id="until something else is due"),
-        pytest.param(LONG_S, LONG_S, 0.1, LONG_S, 0.09, id="not for longer than a record may be left"),
-        pytest.param(0.0, LONG_S, LONG_S, LONG_S, 0.0, id="it may be served at once"),
+        pytest.param(0.1, 0.0, LONG_S, LONG_S, LONG_S, 0.09, id="until it may be served"),
+        pytest.param(LONG_S, LONG_S - 0.1, LONG_S, LONG_S, LONG_S, 0.09, id="until it has to be learnt for that"),
+        pytest.param(LONG_S, 0.0, LONG_S, LONG_S, 0.1, 0.09, id="not for longer than ALONE_S"),
+        pytest.param(LONG_S, 0.0, 0.1, LONG_S, LONG_S, 0.09, id="until something else is due"),
+        pytest.param(LONG_S, 0.0, LONG_S, 0.1, LONG_S, 0.09, id="not for longer than a record may be left"),
+        pytest.param(0.0, 0.0, LONG_S, LONG_S, LONG_S, 0.0, id="it may be served at once"),
     ],
 )
 def test_records_of_one_model_gather_until_its_state_may_be_served(
-    monkeypatch: pytest.MonkeyPatch, served_s: float, due_s: float, left_s: float, alone_s: float, least_s: float
+    monkeypatch: pytest.MonkeyPatch, served_s: float, turn_s: float, due_s: float, left_s: float, alone_s: float, least_s: float
 ) -> None:
     monkeypatch.setattr("riata.run.writer.queue.ALONE_S", alone_s)
     inbox = WriterQueue(left_s)
-    published_until(inbox, "m", served_s)
+    published_until(inbox, "m", served_s, turn_s)
     inbox.put(one_row("m"))
     begun = time.monotonic()
     inbox.gather(0.01, due_s)

@@ -538,7 +538,7 @@ class WriterQueue:
 
     def gather(self, timeout_s: float = GATHER_S, due_s: float | None = None) -> None:
         """Let records of few rows gather until the first has waited for `timeout_s` and its line may have a turn, or `presses` is
-        true. While no other line has any, they gather until what they teach may be served, at most for `due_s`."""
+        true. While no other line has any, they gather until they have to be learnt to be served soonest, at most for `due_s`."""
         begun_s = time.monotonic()
         self._gathering = True
         try:
@@ -564,7 +564,7 @@ class WriterQueue:
         line = first[-1]
         until_s = line.since_s + timeout_s
         if self._alone and line.cell is not None:
-            served_s = line.cell.core.publish_from_ms() / 1000
+            served_s = (line.cell.core.publish_from_ms() - line.turn_ms) / 1000
             until_s = max(until_s, min(served_s, due_s, line.since_s + min(ALONE_S, self._left_s)))
         return max(until_s, time.monotonic() + (self._free_ms() - _now_ms()) / 1000)
 
