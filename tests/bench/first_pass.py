@@ -1,8 +1,9 @@
 """First passes over files, every name new once: `riata fit`, the service over HTTP, and Vowpal Wabbit from a file.
 
 Public texts go to Riata whole, as a field of NDJSON, and Riata splits them and counts the words. Vowpal Wabbit gets the words
-split and counted. iPinYou is svmlight for Riata, and KDD Cup 99 is NDJSON with strings and numbers; both are VW text for Vowpal
-Wabbit. Made rows are VW text for both: long ones of about 65 features with values, short ones of up to 12 without.
+split and counted, and in one set so does Riata. iPinYou is svmlight for Riata, and KDD Cup 99 is NDJSON with strings and numbers;
+they are VW text for Vowpal Wabbit. Made rows are VW text for both: of 50 names out of many; long ones of about 65 features with
+values, short ones of up to 12 without.
 
 Processes of `riata fit` (two threads) and `vw` are timed from start to end. Over HTTP a new model of a running service learns
 bodies of 1000 rows over four connections, each synced to disk before it is answered: timed from the first byte to the last event
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -31,7 +32,7 @@ from tests.bench import contest, streams
 from tests.bench.bulk_service import Served
 from tests.bench.contest import Found, Measure, Side
 from tests.bench.rivals.vw import vw_run
-from tests.bench.streams import NDJSON, SVMLIGHT, Event, ipinyou, open_lines, text_event
+from tests.bench.streams import NDJSON, SVMLIGHT, VW_TEXT, Event, ipinyou, open_lines, text_event
 from tests.running import Running
 
 BODY_ROWS: Final = 1000
@@ -43,6 +44,8 @@ SEED: Final = 75
 CHUNK: Final = 10_000
 BITS: Final = "22"
 NOISE: Final = 0.5
+WIDE_ROWS: Final = 60_000
+WIDE_NAMES: Final = 50
 MADE: Final = {"made rows, long": (75, True), "made rows, short": (12, False)}
 FIT, HTTP, VW = "riata fit", "riata over HTTP", "vw"
 
@@ -86,6 +89,24 @@ def attacks() -> Data:
     return Data(NDJSON, [Event(each.label, each.pairs, json_line(each)) for each in events])
 
 
+def words() -> Data:
+    """20 Newsgroups as words, split and counted beforehand for both sides."""
+    return Data(VW_TEXT, [Event(event.label, event.pairs, event.vw()) for event in newsgroups().events])
+
+
+def wide(names: int) -> Data:
+    """60,000 rows of 50 names out of so many, drawn evenly."""
+    rng = np.random.default_rng(names)
+    truth = rng.normal(0.0, 1.0, names)
+    events = []
+    for drawn in rng.integers(0, names, (WIDE_ROWS, WIDE_NAMES)):
+        kept = np.unique(drawn)
+        label = int(truth[kept].sum() + rng.logistic(0.0, NOISE) > 0.0)
+        event = Event(label, tuple((f"w{at}", 1.0) for at in kept.tolist()), "")
+        events.append(replace(event, line=event.vw()))
+    return Data(VW_TEXT, events)
+
+
 def json_line(event: Event) -> str:
     """The event as an object with strings and numbers."""
     cells = ((name.partition("="), value) for name, value in event.pairs)
@@ -99,6 +120,10 @@ DATA: Final[dict[str, Callable[[], Data]]] = {
     "Ling-Spam, texts": lingspam,
     "iPinYou, svmlight": clicks,
     "KDD Cup 99, NDJSON": attacks,
+    "20 Newsgroups, words": words,
+    "Made rows, 50 of 10^5 names": partial(wide, 10**5),
+    "Made rows, 50 of 10^6 names": partial(wide, 10**6),
+    "Made rows, 50 of 10^7 names": partial(wide, 10**7),
 }
 
 
@@ -163,7 +188,7 @@ def compete(rows: int, ours: Path, theirs: Path, repeats: int, more: Sequence[Si
 
 def public(data: Data, served: Served, folder: Path, repeats: int) -> Found:
     """All three sides over a public set."""
-    ours, theirs = folder / ("rows.ndjson" if data.kind == NDJSON else "rows.svm"), folder / "rows.vw"
+    ours, theirs = folder / {NDJSON: "rows.ndjson", SVMLIGHT: "rows.svm", VW_TEXT: "rows.vw"}[data.kind], folder / "rows.vw"
     lines = [event.line for event in data.events]
     ours.write_text("\n".join(lines) + "\n", encoding="utf-8")
     theirs.write_text("\n".join(event.vw() for event in data.events) + "\n", encoding="utf-8")
@@ -189,6 +214,7 @@ def long_stream(name: str, served: Served, seconds: float) -> str:
 def main() -> int:
     """Run the contests and write the section."""
     parser = contest.arguments(__doc__ or "")
+    parser.add_argument("--only", nargs="+", default=[*DATA, *MADE], help="only these sets")
     parser.add_argument("--long", choices=[*DATA], help="only send this set over HTTP for a minute, and print what is learnt")
     options = parser.parse_args()
     if "RIATA_SHARED" not in os.environ:
@@ -202,12 +228,12 @@ def main() -> int:
     tables: list[str] = []
     with tempfile.TemporaryDirectory() as made, Running(Path(made) / "data") as running:
         running.start()
-        for name, read in DATA.items():
+        for name, read in ((name, read) for name, read in DATA.items() if name in options.only):
             found = public(read(), Served(running), Path(made), repeats)
             tables.append(f"{name}:\n\n{contest.contenders(found, 'row', ('log loss',), VW)}")
         running.stop()
         path = Path(made) / "made.vw"
-        for name, (features, with_values) in MADE.items():
+        for name, (features, with_values) in ((name, shape) for name, shape in MADE.items() if name in options.only):
             write_made(path, rows, features, with_values)
             found = compete(rows, path, path, repeats)
             tables.append(f"{name}:\n\n{contest.contenders(found, 'row', ('log loss',), VW)}")
