@@ -69,6 +69,19 @@ def test_the_first_event_is_published_at_once_and_later_ones_at_the_interval() -
     assert core.due(1200) == [Action.PUBLISH]
 
 
+def test_a_publication_that_took_long_rests_unless_a_request_waits(core: Core) -> None:
+    advance(core)
+    core.published(1000, took_ms=100)
+    advance(core)
+    assert core.due(1899) == []
+    assert core.publish_due_ms() == 1900
+    assert core.due(1200, wanted=True) == [Action.PUBLISH]
+    assert core.due(1900) == [Action.PUBLISH]
+    core.published(1900, took_ms=1)
+    advance(core)
+    assert core.due(2100) == [Action.PUBLISH]
+
+
 def test_a_state_that_a_request_waits_for_is_published_early(core: Core) -> None:
     advance(core)
     core.published(0)

@@ -188,7 +188,10 @@ class ModelConfig:
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     labels: Annotated[Labels, "the form of labels; other labels are refused"] = "0/1"
     publish_every_ms: Annotated[
-        int, Ge(1), Le(60_000), "longest time until the served model includes a learnt event, milliseconds"
+        int,
+        Ge(1),
+        Le(60_000),
+        "longest time until the served model includes a learnt event, milliseconds; longer if a publication takes over a tenth",
     ] = 200
     checkpoint_every_s: Annotated[
         int,

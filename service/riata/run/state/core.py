@@ -30,6 +30,7 @@ from riata.base.errors import Conflict, LogFork, LogGap
 from riata.store.records import next_chain
 from riata.store.store import Record, Verdict
 
+REST_PARTS: Final = 9  # of the time, to one for publications that nobody waits for
 RETRY_MS: Final = 10_000  # delay after a checkpoint that could not be written
 
 
@@ -60,6 +61,7 @@ class Core:
         self.stopped: str | None = None
         self._published = applied
         self._published_ms = now_ms - schedule.publish_every_ms  # the first event is published at once
+        self._rest_ms = 0  # at least so long after that
         self._saved = applied if saved is None else saved
         self._saved_ms = now_ms
         self._saving: int | None = None
@@ -98,7 +100,7 @@ class Core:
     def due(self, now_ms: int, wanted: bool = False) -> list[Action]:
         """Return what is due. `wanted`: a request waits until the present state is served."""
         actions = []
-        if self.unpublished and (wanted or now_ms - self._published_ms >= self.schedule.publish_every_ms):
+        if self.unpublished and (wanted or now_ms >= self.publish_from_ms()):
             actions.append(Action.PUBLISH)
         if self._saving is None and self.unsaved and self._checkpoint_due(now_ms):
             actions.append(Action.CHECKPOINT)
@@ -111,7 +113,7 @@ class Core:
 
     def publish_from_ms(self) -> int:
         """Return from when on a new state may be served that no request waits for."""
-        return self._published_ms + self.schedule.publish_every_ms
+        return self._published_ms + max(self.schedule.publish_every_ms, self._rest_ms)
 
     def publish_due_ms(self) -> int | None:
         """Return when a publication will be due if nothing else happens; None for never."""
@@ -131,10 +133,11 @@ class Core:
         """Whether the state is ahead of the newest scheduled checkpoint."""
         return self.applied > self._saved
 
-    def published(self, now_ms: int) -> None:
-        """Record that the present state is now served."""
+    def published(self, now_ms: int, took_ms: int = 0) -> None:
+        """Record that the present state is now served, and how much processor time that took: of a model with millions of weights
+        it takes as long as learning for 0.1 s."""
         self._published = self.applied
-        self._published_ms = now_ms
+        self._published_ms, self._rest_ms = now_ms, REST_PARTS * took_ms
 
     def checkpoint_started(self, now_ms: int, requested: bool = False) -> int:
         """Record that a checkpoint of the present state began; return its `applied`. `requested`: only because a caller asked.

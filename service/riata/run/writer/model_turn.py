@@ -256,13 +256,14 @@ class ModelTurns:
         return due_ms is not None and now_ms >= due_ms and not cell.core.unpublished
 
     def _publish(self, line: Line, cell: Cell) -> None:
+        begun_ms = self._clock.thread_ms()
         cell.version += 1
         cell.curvature.refresh(cell.state, self._clock)
         self._yield_to_loop()
         published = publish(cell.state, cell.gen, cell.version, self._clock, cell.curvature.covariance, cell.minute)
         if not line.dropped:
             self._hooks.published(published)
-        cell.core.published(self._clock.monotonic_ms())
+        cell.core.published(self._clock.monotonic_ms(), self._clock.thread_ms() - begun_ms)
 
     def _checkpoint(self, cell: Cell, due: bool) -> None:
         """Begin a checkpoint. One that somebody saves is beside the schedule, and for nobody else."""
