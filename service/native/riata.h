@@ -319,6 +319,9 @@ typedef struct {
  *   out      u32[n]   written: line << up */
 EXPORT void riata_enter_slots(riata_slot_map *map, const u32 *hash, i64 n, i64 shift, i64 up, u32 *out);
 
+/* The slots of n lines in use. slot: u32[n], written; may be `line` itself */
+EXPORT void riata_slots_of(const riata_slot_map *map, const u32 *line, i64 n, u32 *slot);
+
 /* Merge `tail`, a sorted copy of the last `tails` of the n entries of `slot`, into the rest of them, which is sorted. */
 EXPORT void riata_merge_tail(u32 *slot, i64 n, const u32 *tail, i64 tails);
 

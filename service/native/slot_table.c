@@ -80,6 +80,14 @@ EXPORT void riata_enter_slots(riata_slot_map *map, const u32 *hash, i64 n, i64 s
     }
 }
 
+EXPORT void riata_slots_of(const riata_slot_map *map, const u32 *line, i64 n, u32 *slot) {
+    const u32 *slot_of = map->slot_of;
+    for (i64 p = 0; p < n; p++) {
+        __builtin_prefetch(slot_of + line[p + SLOTS_AHEAD < n ? p + SLOTS_AHEAD : n - 1]);
+        slot[p] = slot_of[line[p]];
+    }
+}
+
 EXPORT void riata_merge_tail(u32 *slot, i64 n, const u32 *tail, i64 tails) {
     i64 to = n - 1, left = to - tails, right = tails - 1;
     while (left >= 0 && right >= 0) { /* from the back, where there is space */

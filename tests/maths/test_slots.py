@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from riata.learn.slot_table import SlotTable
 from riata.native.library import core
 from tests.twins import slots as twin
 
@@ -15,6 +16,14 @@ def test_merge_tail_puts_a_list_in_order_whose_head_was() -> None:
         expected = twin.merge_tail(slot.tolist(), end.tolist())
         core.merge_tail(slot, len(slot), end, len(end))
         assert slot.tolist() == expected
+
+
+def test_slots_of_lines_are_those_that_entered_them() -> None:
+    rng = np.random.default_rng(5)
+    for n in (0, 1, 7, 500):
+        table, slots = SlotTable(10, 4), rng.integers(0, 2**10, n, dtype=np.uint32)
+        lines = table.lines_of(slots)
+        assert table.slots_of(lines).tolist() == slots.tolist() == [int(table.slot_of[line]) for line in lines.tolist()]
 
 
 def test_pick_copies_two_neighbouring_columns() -> None:

@@ -116,7 +116,9 @@ class SlotTable:
 
     def slots_of(self, lines: U32) -> U32:
         """The slots of lines in use."""
-        return self.slot_of[lines]
+        out = np.empty(len(lines), np.uint32)
+        core.slots_of(self._map, np.ascontiguousarray(lines, np.uint32), len(lines), out)
+        return out
 
     def _look_up(self, hashes: U32, shift: int, up: int) -> U32:
         out = np.empty(len(hashes), np.uint32)
