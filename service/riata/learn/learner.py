@@ -292,6 +292,10 @@ class Learner(Protocol):
         """Return the weights to serve, without changing a bit of the state."""
         ...
 
+    def linear_weights(self) -> Weights:
+        """Return the weights to serve, perhaps without what they have beside those of features: less work."""
+        return self.weights()
+
     def sketch(self) -> Sketch | None:
         """Return a copy of the curvature that the learner keeps; None if it keeps none."""
         return None

@@ -121,6 +121,10 @@ class Shaped(Learner):
         heads = [replace(head, shapes=own) for head, own in zip(weights.heads, shaped, strict=False)]
         return replace(heads_together(heads, weights.link, weights.bits), apart=self._search.apart)
 
+    def linear_weights(self) -> Weights:
+        """Return the weights of the learner below."""
+        return self._below.linear_weights()
+
     def grow(self, classes: int) -> None:
         """Have at least this many classes; see `OneVsRest`. The numbers of a further one are those of no class."""
         self._below.grow(classes)

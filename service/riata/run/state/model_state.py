@@ -427,7 +427,7 @@ class ModelState:
         self.yield_to_loop()
         if self.on_learnt is not None:
             self.on_learnt(stepped)
-        self.observers.observe(rows, stepped, self.learner.weights)
+        self.observers.observe(rows, stepped, self.learner.linear_weights)
         if not stepped.refusals:
             return {}
         self.skipped += stepped.refusals
