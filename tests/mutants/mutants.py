@@ -46,6 +46,8 @@ UNREADABLE: Final = ("tests/run/test_unreadable.py",)
 FOLLOWING: Final = ("tests/run/test_challengers.py",)
 PROMOTING: Final = ("tests/run/test_promoting.py",)
 CURVES: Final = ("tests/run/test_carried_curve.py",)
+JOINT: Final = ("tests/store/test_joint.py",)
+JOINT_ROWS: Final = ("tests/run/test_joint_rows.py",)
 
 KERNELS: Final = (
     # a lost bound
@@ -117,6 +119,14 @@ SAFEGUARDS: Final = (
     Mutant(WITNESS_FILE, IS_ENDING + "True", IS_ENDING + "False", LOST),
     Mutant(WITNESS_FILE, "seq < row.head.first_seq - 1 or chain_at(connection, row, seq) == chain", "False", LOST),
     Mutant("riata/store/sqlite/session.py", "        self._held = True\n", "", BACKUP),
+    # rows of several models in one record
+    Mutant("riata/store/sqlite/joint.py", ".seq) >= first + end - start - 1", ".seq) > first + end - start - 1", JOINT),
+    Mutant("riata/store/sqlite/store.py", "head.seq + self._joint.rows_of(model) for", "head.seq for", JOINT),
+    Mutant("riata/store/sqlite/store.py", "        self.distribute(models_of(group) & self.left)\n", "", JOINT),
+    Mutant("riata/store/sqlite/store.py", "if needed is None else needed - 1", "if needed is None else needed", JOINT),
+    Mutant("riata/store/sqlite/store.py", "self._joint.forget([model])", "pass", JOINT),
+    Mutant("riata/run/log/log_thread.py", "model not in self._joint.left", "True", JOINT_ROWS),
+    Mutant("riata/run/log/small_body_batcher.py", "and not any(followers.get(group.model) for group in alike)", "", JOINT_ROWS),
     # one damaged model, and checkpoints that cannot be read back
     Mutant("riata/run/state/starting.py", "if not harms_one_model(error):\n                    raise", "raise", DAMAGE),
     Mutant("riata/run/served_model.py", "            raise damage.error()", "            pass", DAMAGE),
