@@ -160,7 +160,7 @@ async def test_challengers_get_the_rows_of_their_leader(store: SqliteStore) -> N
     async with joining(store) as node:
         await node.admin.put_model("rival", {"follow": "m0", "learner": {"eta": 0.1}})
         await ask_at_once(node, to_all())
-        assert [record.kind for record in await records(node, "rival")] == ["observe"]
+        assert [record.kind for record in await records(node, "rival")] == ["config", "observe"]
 
 
 async def test_a_model_that_is_dropped_meanwhile_refuses_its_own_rows_only(store: SqliteStore) -> None:
