@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ from riata.wire.parse import (
     read_for_models,
     read_together,
 )
-from riata.wire.parsed import Parsed
-from riata.wire.read_body import FORMATS
+from riata.wire.parsed import Parsed, Reading
+from riata.wire.read_body import FORMATS, read_body
 from riata.wire.readers.json_reference import reference_json
 from riata.wire.rows import SHADOWED, SlowRow
 from tests.store.batches import same
@@ -243,6 +244,24 @@ def test_svmlight_is_read_by_the_kinds_too() -> None:
     model = Model({"3": "category"})
     (found,) = explain_rows(b"3:7 5:2", "text/x-svmlight", model.context)
     assert named(found) == {"3=7": 1.0, "5": 2.0}
+
+
+def test_a_body_with_new_fields_is_read_twice_unless_they_can_only_be_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = list[bytes]()
+
+    def counted(body: bytes, *args: Any) -> Reading:
+        reads.append(body)
+        return read_body(body, *args)
+
+    monkeypatch.setattr("riata.wire.parse.read_body", counted)
+    model, body = Model(), b"1 3:7 5:1\n0 3:1 9:2\n"
+    model.observe({"5": "x"})
+    reads.clear()
+    found = parse_examples(body, "text/x-svmlight", model.context, labelled=True)
+    assert reads == [body]
+    assert sorted(name for _, name in found.names) == [b"3", b"5=1", b"9"]
+    parse_examples(b"1 | a:1\n-1 | a:2\n", "text/x-vw", replace(model.context, labels="-1/+1"), labelled=True)
+    assert len(reads) == 3
 
 
 def test_the_first_feature_of_a_field_decides_its_kind() -> None:

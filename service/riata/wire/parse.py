@@ -168,7 +168,9 @@ def _read_by_kinds(
     Returns what was read, and the names not seen before."""
     reading = read_body(body, form, rules, scratch, header, context.encoder.curves)
     names, kinds = new_names(reading), context.kinds
-    if kinds is None or reading.rows < 2 or (more := kinds.with_met(names)) is None:
+    if kinds is None or reading.rows < 2 or not form.reader.has_fields:  # whose new fields are numbers, as they were read
+        return reading, names
+    if (more := kinds.with_met(names)) is None:
         return reading, names
     reading = read_body(body, form, changed(rules, kinds=more), scratch, header, context.encoder.curves)
     kinds.note_counts(more)
