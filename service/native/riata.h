@@ -1324,8 +1324,13 @@ EXPORT i64 riata_keep_features(const riata_ranked *rows, const i64 *chosen, i64 
                                double *value);
 
 /* Append rows, of which `first` is the number of the first, to columns: end[j] is where the next value of feature j goes; moved.
+ * work f64[riata_fill_columns_room(features)]
  * Source    Gustavson 1978, Two fast algorithms for sparse matrices: the transpose */
-EXPORT void riata_fill_columns(const riata_ranked *rows, i64 first, i64 *end, u32 *row, double *value);
+EXPORT void riata_fill_columns(const riata_ranked *rows, i64 first, i64 features, i64 *end, u32 *row, double *value, double *work);
+QUICK i64 riata_fill_columns_room(i64 features);
+
+/* Add to counts i64[features] how many values each feature has. */
+EXPORT void riata_count_features(const riata_ranked *rows, i64 *counts);
 
 /* ---- batch_pass.c -------------------------------------------------------------------------------------------------- */
 

@@ -166,10 +166,26 @@ def test_features_are_kept_and_put_into_columns_like_the_twin_does(seed: int, d:
     start = np.concatenate([[0], np.cumsum(np.bincount(rows.rank, minlength=d))])
     nnz = len(rows.rank)
     one, other = ((start[:-1].copy(), np.zeros(nnz, np.uint32), np.zeros(nnz)) for _ in range(2))
-    core.fill_columns(native_rows(rows), 7, *one)
+    counts = np.zeros(d, np.int64)
+    core.count_features(native_rows(rows), counts)
+    assert counts.tolist() == np.bincount(rows.rank, minlength=d).tolist()
+    core.fill_columns(native_rows(rows), 7, d, *one, np.empty(core.fill_columns_room(d)))
     slow_columns.fill_columns(rows, 7, *other)
     for a, b in zip(one, other, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("n", "d", "density"), [(9000, 3, 0.9), (300, 400, 0.1), (40, 9000, 0.02)])
+def test_many_rows_are_put_into_columns_in_their_order(n: int, d: int, density: float) -> None:
+    rng = np.random.default_rng(n)
+    held = rng.random((n, d)) < density
+    x = np.where(held, rng.standard_normal((n, d)), 0.0)
+    data = data_of(x, np.arange(n) % 2.0)
+    made = columns_of(data)
+    for p, j in enumerate(data.slots):
+        inside = slice(made.start[p], made.start[p + 1])
+        np.testing.assert_array_equal(made.row[inside], np.flatnonzero(held[:, j]))
+        np.testing.assert_array_equal(made.value[inside], x[held[:, j], j])
 
 
 @settings(max_examples=15)

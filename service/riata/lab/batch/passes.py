@@ -62,13 +62,13 @@ def columns_of(data: Data) -> Columns:
     """Read all rows, twice."""
     counts = np.zeros(data.features, np.int64)
     for part in data.parts:
-        counts += np.bincount(part.load().rank, minlength=data.features)
+        core.count_features(native_rows(part.load()), counts)
     start = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     made = Columns(start, np.empty(data.nnz, np.uint32), np.empty(data.nnz), np.empty(data.rows), np.empty(data.rows))
-    end, first = start[:-1].copy(), 0
+    end, first, work = start[:-1].copy(), 0, np.empty(core.fill_columns_room(data.features))
     for part in data.parts:
         rows = part.load()
-        core.fill_columns(native_rows(rows), first, end, made.row, made.value)
+        core.fill_columns(native_rows(rows), first, data.features, end, made.row, made.value, work)
         after = first + len(rows.label)
         made.label[first:after], made.weight[first:after] = rows.label, rows.weight
         first = after
