@@ -105,6 +105,8 @@ EXPORT void riata_expand(const riata_ranked *rows, i64 link, const riata_weighte
         member = take(&work, (capacity + 1) / 2);
         start[0] = 0;
     }
+    const u32 *rank = rows->rank;
+    const double *value = rows->value;
     double c_of[RUN], m_of[RUN] = {0.0}, q_of[RUN], h_at[RUN], log_p[RUN];
     for (i64 i = 0; i < rows->n; i++) {
         i64 first = rows->indptr[i], end = rows->indptr[i + 1], of_run = i % RUN;
@@ -126,7 +128,7 @@ EXPORT void riata_expand(const riata_ranked *rows, i64 link, const riata_weighte
         sums[SUM_SPREAD] += h > 0.0 ? w * (q * (q / h)) : q > 0.0 ? INFINITY : 0.0; /* where h underflows, q may be 1 */
         sums[SUM_CURVATURE] += h_w;
         for (i64 e = first; e < end; e++) {
-            double x = rows->value[e], *of = total + 2 * (i64)rows->rank[e];
+            double x = value[e], *of = total + 2 * (i64)rank[e];
             of[0] = __builtin_fma(r, x, of[0]);
             of[1] = __builtin_fma(h_w * x, x, of[1]);
         }
