@@ -12,7 +12,8 @@
 /* The optimum on a working set whose columns are in memory: Newton's method, whose steps coordinate ascent and conjugate gradients find.
  *
  *     weigh   r and h of every row at its margin
- *     slope   G of every column, and the violation of the conditions on S. Stop if it, or the duality gap on S, is small enough
+ *     slope   G of every column, in most steps of those near the penalty only, and the violation of the conditions on S. Stop if it, or the
+ *             duality gap on S, is small enough
  *     ascend  the quadratic at these margins, on the weights that may move: those that are not zero or violate their condition
  *     join    every few sweeps: conjugate gradients on the weights that are not zero, their signs fixed. Sweeps alone need as many as
  *             the condition of H, which grows without bound where columns are correlated; conjugate gradients need its root
@@ -33,6 +34,9 @@ enum { APART = 6, CONJUGATE_MAX = 50, ROUNDS_MAX = 20 };   /* sweeps before join
 enum { BLOCK = 256 };       /* rows that are added to H at once */
 #define FORCING 0.3         /* the violation that the sweeps of a step may leave, as a share of that before */
 #define FORCING_SUMMED 1e-3 /* likewise, where H is summed */
+#define WATCHED 0.5         /* share of the penalty from which on G of a column is computed in every step, */
+#define WHOLE 0.03          /* and that of the others once the violation is at most this share of that when it last was, */
+#define FEWER 3             /* or in every step, unless those have fewer than one number in so many */
 #define KEPT 0.25           /* H is kept for another step if the violation is at most this share of that before */
 #define ARMIJO 1e-4         /* share of the rise of the slope that a step must bring */
 #define ROUNDING 1e-12      /* of the objective */
@@ -59,6 +63,7 @@ typedef struct {
     double *beta;
     double *margin, *r, *root, *rest;                       /* f64[n]; root of h */
     double *gradient, *curvature, *lead;                    /* G, D, H with the intercept */
+    i64 *watched, watching, watched_numbers;                          /* the entries whose G is computed in every step */
     i64 *at, moving;                                        /* the entries that may move, the intercept not among them */
     double spread;                                          /* sum w q^2 / h */
     double *scaled;                                         /* the numbers of z, of the columns that may move */
@@ -153,15 +158,23 @@ static double penalty_of(const double *gamma, const double *beta, i64 size) {
     return total;
 }
 
-/* Write G of every column and of the intercept, and the entries that may move; return the largest violation of a condition. */
-static double slope(ascent *s) {
+/* Write G of the intercept and of the columns that are watched, and the entries that may move; return the largest violation of a condition.
+ * `whole`: every column, and those are watched from then on that have a weight, or whose G is a share of the penalty. Adds to reads. */
+static double slope(ascent *s, bool whole, i64 *reads) {
+    i64 many = whole ? s->size - 1 : s->watching;
     s->gradient[0] = product(&s->x, 0, s->r);
     double worst = excess(s->beta[0], s->gradient[0], s->gamma[0], 1.0);
-    s->moving = 0;
-    for (i64 j = 1; j < s->size; j++) {
+    s->moving = s->watching = s->watched_numbers = 0;
+    for (i64 a = 0; a < many; a++) {
+        i64 j = whole ? a + 1 : s->watched[a];
         double g = product(&s->x, j, s->r), gamma = s->gamma[j], beta = s->beta[j];
         double off = beta != 0.0 ? fabs(g - copysign(gamma, beta)) : fabs(g) - gamma;
         s->gradient[j] = g;
+        *reads += s->x.start[j] - s->x.start[j - 1];
+        if (!whole || beta != 0.0 || fabs(g) >= WATCHED * gamma) {
+            s->watched[s->watching++] = j;
+            s->watched_numbers += s->x.start[j] - s->x.start[j - 1];
+        }
         if (isfinite(gamma) && (beta != 0.0 || off > 0.0)) {
             worst = most(worst, off);
             s->at[s->moving++] = j;
@@ -439,7 +452,7 @@ static i64 most_lines(const riata_columns *columns, i64 size) {
 QUICK i64 riata_solve_columns_room(const riata_columns *columns, i64 size) {
     i64 lines = most_lines(columns, size), few = columns->n < BLOCK ? columns->n : BLOCK;
     i64 sums = room_of(lines) * lines + room_of(lines) + rows_room(few, lines) + riata_add_block_room(lines, few, few * lines);
-    return 8 * room_of(columns->n) + 13 * room_of(size) + room_of(columns->start[size - 1]) + sums;
+    return 8 * room_of(columns->n) + 14 * room_of(size) + room_of(columns->start[size - 1]) + sums;
 }
 
 EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const double *gamma, double slack, double gap, double *beta,
@@ -453,7 +466,7 @@ EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const dou
     double **by_entry[] = {&s.gradient, &s.curvature, &s.lead, &s.slope, &s.left, &s.step, &s.along, &s.bend, &before, &step};
     for (size_t a = 0; a < sizeof by_entry / sizeof *by_entry; a++)
         *by_entry[a] = take(&work, size);
-    s.at = take(&work, size), s.joined = take(&work, size), s.line = take(&work, size);
+    s.at = take(&work, size), s.joined = take(&work, size), s.line = take(&work, size), s.watched = take(&work, size);
     s.scaled = take(&work, nnz);
     s.x = (entries){n, columns->start, columns->row, columns->value, one};
     s.z = (entries){n, columns->start, columns->row, s.scaled, s.root};
@@ -469,16 +482,21 @@ EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const dou
     for (i64 j = 1; j < size; j++)
         if (beta[j] != 0.0)
             add_numbers(&s.x, j, beta[j], s.margin);
-    double objective = weigh(&s) - penalty_of(gamma, beta, size), last = INFINITY;
-    bool flat = false;
+    double objective = weigh(&s) - penalty_of(gamma, beta, size), last = INFINITY, whole_at = INFINITY;
+    bool flat = false, whole = true;
     *reads_out = 0;
     if (!isfinite(objective)) /* there is no slope where margins overflow */
         return 0;
     while (steps < STEPS_MAX) {
-        double worst = slope(&s);
-        reads += nnz;
-        if (worst <= slack || (flat && worst >= last) || (steps > 0 && gap_of(&s, objective) <= gap))
+        double worst = slope(&s, whole, &reads);
+        bool is_near = worst <= slack || (flat && worst >= last) || (steps > 0 && gap_of(&s, objective) <= gap);
+        if (is_near && whole)
             break;
+        whole_at = whole ? worst : whole_at;
+        bool was_whole = whole;
+        whole = is_near || worst <= WHOLE * whole_at || FEWER * s.watched_numbers > nnz;
+        if (whole && !was_whole) /* once more, at the same weights */
+            continue;
         begin_step(&s, worst <= KEPT * last);
         last = worst;
         if (s.lines == 0)
