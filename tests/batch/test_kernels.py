@@ -179,7 +179,8 @@ def test_features_are_kept_and_put_into_columns_like_the_twin_does(seed: int, d:
 def test_many_rows_are_put_into_columns_in_their_order(n: int, d: int, density: float) -> None:
     rng = np.random.default_rng(n)
     held = rng.random((n, d)) < density
-    x = np.where(held, rng.standard_normal((n, d)), 0.0)
+    x = rng.standard_normal((n, d))
+    x[~held] = 0.0
     data = data_of(x, np.arange(n) % 2.0)
     made = columns_of(data)
     for p, j in enumerate(data.slots):
