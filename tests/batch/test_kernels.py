@@ -181,7 +181,7 @@ def test_many_rows_are_put_into_columns_in_their_order(n: int, d: int, density: 
     held = rng.random((n, d)) < density
     x = rng.standard_normal((n, d))
     x[~held] = 0.0
-    data = data_of(x, np.arange(n) % 2.0)
+    data = data_of(x, (np.arange(n) % 2).astype(np.float64))
     made = columns_of(data)
     for p, j in enumerate(data.slots):
         inside = slice(made.start[p], made.start[p + 1])
