@@ -214,7 +214,7 @@ def long_stream(name: str, served: Served, seconds: float) -> str:
 def main() -> int:
     """Run the contests and write the section."""
     parser = contest.arguments(__doc__ or "")
-    parser.add_argument("--only", nargs="+", default=[*DATA, *MADE], help="only these sets")
+    parser.add_argument("--only", nargs="+", choices=[*DATA, *MADE], default=[*DATA, *MADE], help="only these sets")
     parser.add_argument("--long", choices=[*DATA], help="only send this set over HTTP for a minute, and print what is learnt")
     options = parser.parse_args()
     if "RIATA_SHARED" not in os.environ:
