@@ -44,7 +44,7 @@ from riata.store.store import Verdict
 
 # Of a processor's time, of which one is for scheduled checkpoints; the store's thread takes half as much again.
 PARTS: Final = 200
-REST_MS_MAX: Final = 1000  # a large model delays those of others no longer
+REST_MS_MAX: Final = 1500  # a large model delays those of others no longer
 SLOW_MS: Final = 20  # of processor time: a turn that takes longer is likely to be followed by others
 
 
