@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,8 +16,9 @@ from riata.base.limits import DEDUPE_EVENTS
 from riata.run.log import log_thread
 from riata.run.log.small_body_batcher import TOGETHER_MIN
 from riata.run.outcome import Observed
+from riata.store.payload import decode_batch
 from riata.store.sqlite.store import SqliteStore, open_in_memory, open_sqlite
-from riata.store.store import Append, Appended, Record
+from riata.store.store import Append, Appended, Record, names_in_log
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, build, serving, started
 from tests.run.test_small_body_batcher import Asked, ask, ask_at_once, logged, row, shown
@@ -72,6 +74,22 @@ async def test_answers_rows_and_names_are_those_of_requests_that_are_alone(store
         assert together == [shown(await ask(node, one, together=False)) for one in asked]
         assert rows == [logged(alone, model) for model in MODELS]
         assert names == [sorted(node.service.names(model).everything()) for model in MODELS]
+
+
+async def test_a_field_has_the_kind_that_its_first_row_told_also_before_that_is_distributed(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_thread, "QUIET_S", 60.0)
+    first, then = (json.dumps({"features": {"zip": zip_code}, "label": 1}).encode() for zip_code in ("94107", 94107))
+    async with joining(store, lag_s_max=3600.0) as node:
+        for body in (first, then, then):
+            await ask_at_once(node, [Asked(body, model=model) for model in MODELS])
+        assert await left_of(node) == {*MODELS}
+        for model in MODELS:
+            [record] = await records(node, model)
+            assert len(set(decode_batch(record.payload).hash.tolist())) == 1
+            names = await node.engine.call(lambda s, model=model: [*names_in_log(s, model)])  # type: ignore[misc]
+            assert [name for _, name in names] == [b"zip=94107"]
 
 
 async def test_rows_wait_for_others_of_their_model_and_become_one_record(

@@ -292,11 +292,11 @@ class SmallBodyBatcher:
                 self._answer(group.smalls, [error] * len(group.smalls))
         else:
             count, promise = iter(fleet.count), self._engine.settings.durability
-            spans = [stop - start for start, stop in fleet.rows.spans()]
-            for group, last, rows in zip(fleet.groups, answer, spans, strict=True):
-                served_model, seq = self._engine.served_models.get(group.model), last - rows
+            each = zip(fleet.groups, answer, fleet.rows.spans(), fleet.rows.names, strict=True)
+            for group, last, (start, stop), names in each:
+                served_model, seq = self._engine.served_models.get(group.model), last - (stop - start)
                 if served_model is not None:
-                    served_model.logged = max(served_model.logged, last)
+                    served_model.on_joint(last, stop - start, names)
                 for small in group.smalls:
                     n = next(count)
                     seq += n
