@@ -140,13 +140,11 @@ class Engine(ABC):
         """Have the writer learn now what it has of a model, and serve it if that is due. The request that asks is answered from
         what is served already."""
         served_model.asked = True
-        self._publish_soon(served_model.name)
+        if self.learning is not None:
+            self._hurry(served_model.name)
 
     def _hurry(self, name: str) -> None:
         """Serve the present state of a model soon."""
-        self._publish_soon(name)
-
-    def _publish_soon(self, name: str) -> None:
         if self.learning is not None:
             self._log_thread.distributed(name, partial(self.learning.writer.put, PublishNow(name)))
 

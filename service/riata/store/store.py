@@ -21,6 +21,7 @@ from riata.wire.names import Names
 
 Kind = Literal["config", "observe", "skip", "restore", "upgrade", "repair", "joint"]
 Digest = bytes  # in `Generation`, where a field is called `bytes`
+DISTRIBUTED_MAX: Final = 64  # models of one transaction of `JointStore.distribute_oldest`
 DAMAGED: Final = -2  # `seq` that `mark_inflight` writes for a damaged model; `deaths` is then the first damaged event, from 1
 
 
@@ -353,6 +354,12 @@ class JointStore(Store, Protocol):
 
     def distribute(self, models: Iterable[str]) -> None:
         """Put the rows that are left of these models into their logs, in one transaction."""
+
+    def distribute_oldest(self) -> None:
+        """As `distribute`, of the models that have waited longest, as many as one transaction should have."""
+
+    def distribute_all(self) -> None:
+        """As `distribute`, of all models, in several transactions."""
 
 
 def joint(store: Store) -> JointStore | None:

@@ -11,6 +11,7 @@ Rows of many models that were gathered together are logged by one record. They g
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import secrets
 import threading
@@ -19,11 +20,10 @@ from collections import deque
 from collections.abc import Callable, Sequence, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, TypeVar
 
 from riata.base.errors import RiataError, StoreFailed, Unavailable
-from riata.store.store import Append, Appended, JointRows, JointStore, Store, joint
+from riata.store.store import DISTRIBUTED_MAX, Append, Appended, JointRows, JointStore, Store, joint
 from riata.wire.parse import KEY_BYTES
 
 T = TypeVar("T")
@@ -45,7 +45,6 @@ GROUP_REQUESTS_MAX = 512  # bounds the time that the first request of a group wa
 GROUP_FEATURES_MAX = 4_000_000  # about 48 MB of log in one transaction
 IDLE_S = 0.5  # how long the store must be idle before its housekeeping
 QUIET_S = 0.02  # rows of joint records are left no longer if no request has come for so long
-DISTRIBUTED_MAX = 64  # models of one transaction
 LEFT_FEATURES_MAX = 2_000_000  # of the rows that are left, about 24 MB
 REOPEN_S = 1.0  # between two attempts to open a store that does not answer
 
@@ -130,10 +129,10 @@ class LogThread:
         for _, then in asked:
             then()
 
-    def distribute_all(self, _store: Store) -> None:
-        """Put the rows of joint records into the logs of their models. In the store's thread."""
-        while self._joint is not None and self._joint.left:
-            self._joint.distribute([*islice(self._joint.left, DISTRIBUTED_MAX)])
+    async def all_distributed(self) -> None:
+        """Return once `on_logged` was called with every row that is logged."""
+        if (joined := self._joint) is not None and joined.left:
+            await asyncio.wrap_future(self.call(lambda _store: joined.distribute_all()))
 
     def append_now(self, store: Store, several: Sequence[Append]) -> list[Appended | RiataError]:
         """Append as one group, at once. Only inside of the work of `call`, for what depends on what the work has read."""
@@ -264,7 +263,7 @@ class LogThread:
         self._distributed_s = time.monotonic()
         if self._joint is not None:
             try:
-                self._joint.distribute([*islice(self._joint.left, DISTRIBUTED_MAX)])
+                self._joint.distribute_oldest()
             except RiataError as error:  # the rows are left, and logged; what asks for them next gets the error
                 self._end_if_broken(error)
 

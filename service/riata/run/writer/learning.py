@@ -314,7 +314,7 @@ class Learning:
     async def distributed(self) -> None:
         """Wait until the writer has every row that is logged."""
         with contextlib.suppress(RiataError):  # then a start puts them into the logs of their models
-            await self._context.call(self._context.log_thread.distribute_all)
+            await self._context.log_thread.all_distributed()
 
     async def _within(self, future: Future[T], name: str, what: str, more_s: float = 0.0) -> T:
         """Wait for the writer. Its own work on `future` may take `more_s` longer than the setting `observe_timeout_ms`."""

@@ -55,7 +55,7 @@ def has_joint(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM models WHERE name = ?", (JOINT,)).fetchone() is not None
 
 
-def joint_records(connection: sqlite3.Connection) -> bool:
+def has_joint_records(connection: sqlite3.Connection) -> bool:
     """Return whether the joint log has records that are not trimmed."""
     return connection.execute("SELECT 1 FROM models WHERE name = ? AND seq >= first_seq", (JOINT,)).fetchone() is not None
 

@@ -34,7 +34,18 @@ from riata.store.sqlite.payload_files import PayloadFiles
 from riata.store.sqlite.schema import DATABASE_NAME, JOINT, SEQ_BITS, connect, connect_in_memory
 from riata.store.sqlite.session import DiskFull, Session, subject_key
 from riata.store.sqlite.witness import Examined, Loss, Witness, WitnessFound, examine, is_on_log, require_whole
-from riata.store.store import Append, Appended, Generation, Head, JointRows, Owner, PendingPrediction, Record, Verdict
+from riata.store.store import (
+    DISTRIBUTED_MAX,
+    Append,
+    Appended,
+    Generation,
+    Head,
+    JointRows,
+    Owner,
+    PendingPrediction,
+    Record,
+    Verdict,
+)  # fmt: skip
 from riata.wire.names import Names
 
 Wrote = tuple[list[Planned], tuple[int, int]]
@@ -45,7 +56,6 @@ LOST: Final = "the store is in memory: its data is lost when the process ends"
 NOWHERE: Final = Path(os.devnull)  # the directory of a store in memory: no file is made, so none is found
 LINEAGE_BYTES: Final = 16
 JOINT_RECORDS_MAX: Final = 256  # so many are trimmed together
-DISTRIBUTED_MAX: Final = 64  # models of one transaction at a start
 LONG_BYTES: Final = 64 * 2**10  # writing a shorter payload twice costs less than one more sync
 
 
@@ -154,7 +164,7 @@ class SqliteStore:
                 require_whole(directory, found)
             connection = connect(directory / DATABASE_NAME)
             opened.callback(connection.close)
-            if read_only and log_sql.joint_records(connection):  # a crash has left them: as SQLite folds its log then
+            if read_only and log_sql.has_joint_records(connection):  # a crash has left them: as SQLite folds its log then
                 writing = cls(connection, lock, directory, settings, found)
                 writing._witness.close()
                 writing._session.files.close()
@@ -215,8 +225,14 @@ class SqliteStore:
         return self._session.write(write)
 
     def drop(self, owner: Owner, model: str) -> None:
+        self._delete(model, owner)
+
+    def _delete(self, model: str, owner: Owner | None = None) -> None:
+        """Delete everything of a model. owner : of whom the store has to be"""
+
         def write(c: sqlite3.Connection) -> int:
-            generations_sql.require_owner(c, owner)
+            if owner is not None:
+                generations_sql.require_owner(c, owner)
             row = log_sql.find_model(c, model)
             self._dedupe.forget_model(row.id)  # a new model reuses the number of a dropped one
             generations_sql.drop_model(c, model, SEQ_BITS)
@@ -257,9 +273,16 @@ class SqliteStore:
             self._joint.forget([append.model for append, _ in logged])
             self.on_distributed(logged)
 
+    def distribute_oldest(self) -> None:
+        self.distribute([*islice(self.left, DISTRIBUTED_MAX)])
+
+    def distribute_all(self) -> None:
+        while self.left:
+            self.distribute_oldest()
+
     def _find_left(self) -> None:
         """Distribute the rows of joint records that a crash has left. Raises `Corrupt`, `Unavailable`."""
-        if not self._session.read(log_sql.joint_records):
+        if not self._session.read(log_sql.has_joint_records):
             return
         heads = {model: self.head(model) for model in self.models()}
         known = {head.lineage: model for model, head in heads.items()}
@@ -269,8 +292,7 @@ class SqliteStore:
             for record in records:
                 if record.kind == "joint":
                     left_in(record, known, heads, self._joint)
-        while self.left:
-            self.distribute([*islice(self.left, DISTRIBUTED_MAX)])
+        self.distribute_all()
         self._trim_joint()
 
     def _trim_joint(self) -> None:
@@ -291,15 +313,8 @@ class SqliteStore:
         """Distribute what is left and drop the joint log, so that older programs can open the store."""
         if self.in_memory or not self._session.read(log_sql.has_joint):
             return
-        self.distribute(list(self.left))
-
-        def write(c: sqlite3.Connection) -> int:
-            row = log_sql.find_model(c, JOINT)
-            generations_sql.drop_model(c, JOINT, SEQ_BITS)
-            self._witness.forget(row.head.lineage)
-            return row.id
-
-        self._session.files.drop(self._session.write(write))
+        self.distribute_all()
+        self._delete(JOINT)
 
     def append(self, group: Sequence[Append]) -> list[Appended]:
         self.distribute(models_of(group) & self.left)
