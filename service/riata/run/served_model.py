@@ -152,24 +152,19 @@ class ServedModel:
             if appended.batch is not None and appended.batch.time is not None:
                 time = appended.batch.time
                 self.lateness.add_all((record.accepted_ms - time[time != NO_TIME]) / 1000)
-        if record is not None:
-            self.learn_names_of(append.names, record.first, record.last)
-        elif append.names:
-            self.learn_names(append.names, is_ahead=True)
+        is_next = record is not None and record.first == self.named + 1
+        if append.names:
+            self.learn_names(append.names, is_ahead=not is_next)
+        if record is not None and is_next:
+            self.named = record.last
 
-    def learn_names_of(self, names: Iterable[tuple[int, bytes]], first: int, last: int) -> None:
-        """Remember the names that events first..last brought into the log, unless those of all events up to `last` are known."""
-        is_next = first == self.named + 1
-        if names and last > self.named:
-            self.learn_names(names, is_ahead=not is_next)
-        if is_next:
-            self.named = last
-
-    def on_joint(self, last: int, rows: int, names: Names) -> None:
-        """Update from the last `rows` events up to `last`, which a joint record holds: later rows are read by the kinds of fields
-        that these tell."""
+    def on_joint(self, last: int, names: Names) -> None:
+        """Update from events up to `last` that a joint record holds: later rows are read by the kinds of fields that these tell.
+        The names are kept when the record is distributed."""
         self.logged = max(self.logged, last)
-        self.learn_names_of(names, last - rows + 1, last)
+        if names and self.names.kinds is not None:
+            with self.naming:
+                self.names.kinds.meet(names)
 
     def note_left_out(self, refused: Mapping[int, str]) -> None:
         """Remember which events the learner refused, for requests that wait until they are applied."""

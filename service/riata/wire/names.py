@@ -122,6 +122,13 @@ class Names(Sequence[tuple[int, bytes]]):
             return self
         return Names.made(self.fingerprint[chosen], self.length[chosen], self.text[np.repeat(chosen, self.length)])
 
+    def once(self) -> Names:
+        """The names, each where it comes first."""
+        first = np.unique(self.fingerprint, return_index=True)[1]
+        wanted = np.zeros(len(self), np.uint8)
+        wanted[first] = 1
+        return self.take(wanted)
+
     def cut(self, stops: Iterable[int]) -> Iterator[Names]:
         """Yield the names up to each of `stops`, which do not fall, from where those before end."""
         content, count = self.content, len(self)

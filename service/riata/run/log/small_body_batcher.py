@@ -296,7 +296,7 @@ class SmallBodyBatcher:
             for group, last, (start, stop), names in each:
                 served_model, seq = self._engine.served_models.get(group.model), last - (stop - start)
                 if served_model is not None:
-                    served_model.on_joint(last, stop - start, names)
+                    served_model.on_joint(last, names)
                 for small in group.smalls:
                     n = next(count)
                     seq += n

@@ -131,7 +131,7 @@ class JointLog:
         for model in models:
             if (left := self.left.get(model)) is not None:
                 batch = join_batches([slice_rows(part.rows.batch, part.start, part.end) for part in left.parts])
-                names = Names.joined([part.names for part in left.parts if part.names])
+                names = Names.joined([part.names for part in left.parts if part.names]).once()
                 yield Append(model, "observe", left.parts[0].rows.accepted_ms, batch, names=names)
 
     def forget(self, models: Iterable[str]) -> None:
