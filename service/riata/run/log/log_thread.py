@@ -219,11 +219,15 @@ class LogThread:
                     group.append(request)
                     features += 0 if request[0].batch is None else len(request[0].batch.hash)
             if len(group) >= GROUP_REQUESTS_MAX or features >= GROUP_FEATURES_MAX or self._queue.empty():
-                item = _Call(self._look_after, Future())
-            else:
-                item = self._queue.get()
+                break
+            item = self._queue.get()
         self._append(store, group)
-        return item is not None and self._serve(store, item)
+        if item is None:
+            return False
+        if isinstance(item, _Call):
+            return self._serve(store, item)
+        self._look_after(store)
+        return True
 
     def _look_after(self, store: Store) -> None:
         """Do what is due after a group."""
