@@ -49,10 +49,13 @@ static found_field field_of(const u8 *start, const u8 *stop, u64 key, u64 finger
     return found;
 }
 
-EXPORT i64 riata_meet_fields(const u8 *names, i64 from, u64 key, u64 *table, i64 room, u64 *found) {
-    u8 name[AROUND + SHOWN_MAX + AROUND] = {0}; /* bytes around a name are read when it is hashed */
+/* Enter fields as riata_meet_fields does, and add those entered to `found`, *count of them, by where their names begin after `base`. */
+static i64 meet(const u8 *base, const u8 *names, i64 from, riata_fields *fields, u64 *found, i64 *count) {
+    u8 name[AROUND + SHOWN_MAX + AROUND]; /* bytes around a name are read when it is hashed */
+    u64 *table = (u64 *)fields->table;
     name_list given = names_of(names);
-    i64 count = 0, i = 0;
+    i64 i = 0;
+    memset(name, 0, AROUND);
     for (; i < from; i++)
         given.text += length_of(&given, i);
     for (; i < given.n; given.text += length_of(&given, i++)) {
@@ -60,18 +63,36 @@ EXPORT i64 riata_meet_fields(const u8 *names, i64 from, u64 key, u64 *table, i64
         if (length > SHOWN_MAX)
             continue;
         memcpy(name + AROUND, given.text, length);
-        found_field one = field_of(name + AROUND, name + AROUND + length, key, fingerprint_of(&given, i));
+        memset(name + AROUND + length, 0, AROUND);
+        found_field one = field_of(name + AROUND, name + AROUND + length, fields->key, fingerprint_of(&given, i));
         u64 place = field_place(table, one.field), field = (one.field & ~(u64)FIELD_KIND) | (u64)one.kind;
         if (one.kind == FIELD_UNKNOWN || table[1 + place] != 0)
             continue;
-        if (count == room)
+        if (fields->room <= 0)
             break;
-        u64 *told = found + 1 + 3 * count++;
-        told[0] = (u64)(given.text - names), told[1] = (u64)one.size, told[2] = field;
+        u64 *told = found + 3 * (*count)++;
+        told[0] = (u64)(given.text - base), told[1] = (u64)one.size, told[2] = field;
+        fields->room--;
+        fields->others |= one.kind > FIELD_NUMBER;
         __atomic_store_n(table + 1 + place, field, __ATOMIC_RELEASE);
     }
-    found[0] = (u64)count;
     return i;
+}
+
+EXPORT i64 riata_meet_fields(const u8 *names, i64 from, riata_fields *fields, u64 *found) {
+    i64 count = 0, at = meet(names, names, from, fields, found + 1, &count);
+    found[0] = (u64)count;
+    return at;
+}
+
+EXPORT void riata_meet_of_each(const u8 *names, const i64 *end, const u64 *fields, i64 models, u64 *found, i64 *met, u8 *is_full) {
+    i64 count = 0;
+    for (i64 k = 0; k < models; k++) {
+        const u8 *own = names + (k ? end[k - 1] : 0);
+        riata_fields *into = (riata_fields *)(uintptr_t)fields[k];
+        is_full[k] = into && into->room >= 0 && meet(names, own, 0, into, found, &count) < names_of(own).n;
+        met[k] = count;
+    }
 }
 
 EXPORT void riata_move_fields(const u64 *old, u64 *table) {

@@ -154,10 +154,13 @@ typedef struct {
 /* Fields and their kinds, found by hash.
  *   table   u64[1 + 3 m]   m - 1; m places, a power of two, at most half of them taken: the hash of a field with the kind in its low bits,
  *                          or 0; and for each place how many values contradicted the kind, and how many could not be read as one
- *   others  whether one of them may be no number */
+ *   others  whether one of them may be no number
+ *   key     of the hashes; room: how many more may be entered, -1 if none will ever be */
 typedef struct {
     const u64 *table;
     i64 others;
+    u64 key;
+    i64 room;
 } riata_fields;
 
 /* What the readers need to know about a model.
@@ -275,7 +278,14 @@ QUICK i64 riata_finish_row(riata_records *row, i64 n, riata_sink *sink, const ri
  *            the low bits
  * Returns   the name at which there was no more room; the number of names if there was
  * Source    riata/wire/fields.py, riata/maths/hashing.py */
-QUICK i64 riata_meet_fields(const u8 *names, i64 from, u64 key, u64 *table, i64 room, u64 *found);
+QUICK i64 riata_meet_fields(const u8 *names, i64 from, riata_fields *fields, u64 *found);
+
+/* Do so for several models, whose names end at `end` in `names`.
+ *   fields   u64[models]   the addresses of the `riata_fields`, 0 for none
+ *   found    u64[3 names]  as above for all of them, where their names begin in the whole
+ *   met      i64[models]   written: where those of each model end in `found`
+ *   is_full  u8[models]    written: whether there was no more room, so that not all were entered */
+QUICK void riata_meet_of_each(const u8 *names, const i64 *end, const u64 *fields, i64 models, u64 *found, i64 *met, u8 *is_full);
 
 /* Put the fields of a table, with their counts, into an empty one that has room. Source: riata/wire/fields.py */
 EXPORT void riata_move_fields(const u64 *old, u64 *table);
@@ -683,6 +693,14 @@ typedef struct {
  *   text      u8[sum of the lengths]   written; NULL: only the lengths are found
  * Returns   the sum of the lengths */
 EXPORT i64 riata_show_names(const riata_shown *names, const i64 *chosen, i64 n, u32 *lengths, u8 *text);
+
+/* Write the names of the n records `chosen`, whose owners do not fall, one list for each model as riata_keep_names takes it.
+ *   fingerprints   of all records
+ *   end       i64[models]   written: where the list of each ends
+ *   content   u8[end of the last]   written; NULL: only `end` is found
+ * Returns   the end of the last */
+EXPORT i64 riata_show_of_each(const riata_shown *names, const riata_owners *owners, i64 models, const u64 *fingerprints,
+                              const i64 *chosen, i64 n, i64 *end, u8 *content);
 
 /* A digest of the sources that the library was built from, and the size in bytes of structure `number`, in the order of this file: with
  * them the binding refuses a library that does not fit it. */

@@ -550,23 +550,48 @@ static i64 put_name(const riata_shown *names, i64 i, u8 *text, i64 at) {
     return put_bytes(names->data + span[2], span[3] - span[2], text, at);
 }
 
+/* The same with the name of any record. */
+static i64 put_shown(const riata_shown *names, i64 i, u8 *text, i64 at) {
+    if (!(names->kind[i] & CROSSED))
+        return put_name(names, i, text, at);
+    const i64 *part = names->span + 4 * i;
+    for (int p = 0; p < PARTS_MAX; p++) {
+        if (part[p] < 0)
+            continue;
+        if (p > 0)
+            at = put_bytes((const u8 *)TIMES, TIMES_SIZE, text, at);
+        at = put_name(names, part[p], text, at);
+    }
+    return at;
+}
+
 EXPORT i64 riata_show_names(const riata_shown *names, const i64 *chosen, i64 n, u32 *lengths, u8 *text) {
     i64 at = 0;
     for (i64 k = 0; k < n; k++) {
-        i64 i = chosen[k], start = at;
-        if (names->kind[i] & CROSSED) {
-            const i64 *part = names->span + 4 * i;
-            for (int p = 0; p < PARTS_MAX; p++) {
-                if (part[p] < 0)
-                    continue;
-                if (p > 0)
-                    at = put_bytes((const u8 *)TIMES, TIMES_SIZE, text, at);
-                at = put_name(names, part[p], text, at);
-            }
-        } else {
-            at = put_name(names, i, text, at);
-        }
+        i64 start = at;
+        at = put_shown(names, chosen[k], text, at);
         lengths[k] = (u32)(at - start);
+    }
+    return at;
+}
+
+EXPORT i64 riata_show_of_each(const riata_shown *names, const riata_owners *owners, i64 models, const u64 *fingerprints,
+                              const i64 *chosen, i64 n, i64 *end, u8 *content) {
+    i64 at = 0, first = 0, last = 0;
+    for (i64 model = 0; model < models; model++, first = last) {
+        while (last < n && owners->owner[owners->row[chosen[last]]] == model)
+            last++;
+        i64 count = last - first, length_at = at + (i64)sizeof(u32) + count * (i64)sizeof(u64);
+        put_bytes((const u8 *)&(u32){(u32)count}, sizeof(u32), content, at);
+        for (i64 k = 0; k < count; k++)
+            put_bytes((const u8 *)(fingerprints + chosen[first + k]), sizeof(u64), content, at + (i64)(sizeof(u32) + sizeof(u64) * (u64)k));
+        at = length_at + count * (i64)sizeof(u32);
+        for (i64 k = first; k < last; k++, length_at += (i64)sizeof(u32)) {
+            i64 start = at;
+            at = put_shown(names, chosen[k], content, at);
+            put_bytes((const u8 *)&(u32){(u32)(at - start)}, sizeof(u32), content, length_at);
+        }
+        end[model] = at;
     }
     return at;
 }

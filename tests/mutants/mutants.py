@@ -127,7 +127,12 @@ SAFEGUARDS: Final = (
     Mutant("riata/store/sqlite/store.py", "self._joint.forget([model])", "pass", JOINT),
     Mutant("riata/run/log/log_thread.py", "model not in self._joint.left", "True", JOINT_ROWS),
     Mutant("riata/run/log/small_body_batcher.py", "and not any(followers.get(group.model) for group in alike)", "", JOINT_ROWS),
-    Mutant("riata/run/served_model.py", "                self.names.kinds.meet(names)\n", "                pass\n", JOINT_ROWS),
+    Mutant(
+        "riata/run/log/small_body_batcher.py",
+        "[None if one is None else one.names.kinds for one in served_models]",
+        "[None for _ in served_models]",
+        JOINT_ROWS,
+    ),
     # one damaged model, and checkpoints that cannot be read back
     Mutant("riata/run/state/starting.py", "if not harms_one_model(error):\n                    raise", "raise", DAMAGE),
     Mutant("riata/run/served_model.py", "            raise damage.error()", "            pass", DAMAGE),

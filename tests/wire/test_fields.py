@@ -15,8 +15,19 @@ from riata.base.errors import BadInput
 from riata.predict.name_book import NameBook
 from riata.wire.batch import slice_rows
 from riata.wire.encoder import EncoderConfig, fingerprint
-from riata.wire.fields import AUTO, FIELDS_MET_MAX, KINDS, NO_FIELDS, FieldKinds, Fields, hash_of_field, read_as, read_untyped
-from riata.wire.names import Names
+from riata.wire.fields import (
+    AUTO,
+    FIELDS_MET_MAX,
+    KINDS,
+    NO_FIELDS,
+    FieldKinds,
+    Fields,
+    hash_of_field,
+    meet_of_each,
+    read_as,
+    read_untyped,
+)
+from riata.wire.names import Names, NamesOfEach
 from riata.wire.parse import (
     Context,
     explain_query,
@@ -354,6 +365,30 @@ def test_fields_are_found_as_the_slow_twin_finds_them(seed: int) -> None:
     for start in range(0, len(names), 50):
         kinds.meet(Names.of(names[start : start + 50]))
     assert [(one.name.encode(), one.kind) for one in kinds] == fields_of(names, key)
+
+
+def test_several_models_meet_with_one_call_what_each_would_alone() -> None:
+    rng = random.Random(3)
+    fields: list[Any] = ["auto", None, {"a": "time", "other": "list"}, "off", "auto", "auto"]
+    encoders = [None if one is None else Fields.from_document(one) for one in fields]
+    several = [None if one is None else FieldKinds(one, key) for key, one in enumerate(encoders)]
+    alone = [None if one is None else FieldKinds(one, key) for key, one in enumerate(encoders)]
+    for size in [0, 5, 60, 3, 700, 700, 50]:  # until tables grow, and until models are wide
+        wide = [(hash_name(b"f%d" % i, 5, TAGS["number"]), b"f%d" % i) for i in range(size)]
+        given = [Names.of(random_names(rng, key, rng.randrange(size + 1))) for key in range(len(fields) - 1)] + [Names.of(wide)]
+        meet_of_each(several, NamesOfEach.of(given))
+        for one, other, names in zip(several, alone, given, strict=True):
+            if one is None or other is None:
+                continue
+            other.meet(names)
+            assert (list(one), len(one), one.is_wide) == (list(other), len(other), other.is_wide)
+            assert [one.kind(hash_of_field(field.name, 0)) for field in other] == [
+                other.kind(hash_of_field(field.name, 0)) for field in other
+            ]
+            assert (one.native.others, one.native.room) == (other.native.others, other.native.room)
+    wide = [(hash_name(b"w%d" % i, 5, TAGS["number"]), b"w%d" % i) for i in range(FIELDS_MET_MAX)]
+    meet_of_each(several, NamesOfEach.of([Names.of([])] * 5 + [Names.of(wide)]))
+    assert [one is not None and one.is_wide for one in several] == [False] * 5 + [True]
 
 
 def test_a_model_meets_so_many_fields_and_no_more() -> None:

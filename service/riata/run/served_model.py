@@ -158,14 +158,6 @@ class ServedModel:
         if record is not None and is_next:
             self.named = record.last
 
-    def on_joint(self, last: int, names: Names) -> None:
-        """Update from events up to `last` that a joint record holds: later rows are read by the kinds of fields that these tell.
-        The names are kept when the record is distributed."""
-        self.logged = max(self.logged, last)
-        if names and self.names.kinds is not None:
-            with self.naming:
-                self.names.kinds.meet(names)
-
     def note_left_out(self, refused: Mapping[int, str]) -> None:
         """Remember which events the learner refused, for requests that wait until they are applied."""
         self.left_out = dict([*self.left_out.items(), *refused.items()][-LEFT_OUT_MAX:])

@@ -30,7 +30,7 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -44,10 +44,10 @@ from riata.base.document import DocumentValue
 from riata.base.errors import BadInput, nearest
 from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX
 from riata.maths.hashing import FIELD_NAMESPACE, NUMBER
-from riata.native.library import address, core, struct
+from riata.native.library import address, copy_struct, core, struct
 from riata.native.reading import hash_of
 from riata.wire.given import ABSENT, NO, OTHERS, YES, category_word, decimal, plain_number
-from riata.wire.names import Names
+from riata.wire.names import Names, NamesOfEach
 
 KINDS: Final = {"number": 1, "category": 2, "boolean": 3, "time": 4, "unix_s": 5, "unix_ms": 6, "list": 7, "text": 8}
 NUMBER_KIND, CATEGORY, BOOLEAN, TIME, UNIX_S, UNIX_MS, LIST, TEXT = KINDS.values()  # as in `service/native/fields.h`
@@ -180,7 +180,7 @@ class FieldKinds:
         self._table = _empty_table(_PLACES_AT_FIRST)
         self._changing = threading.RLock()
         self._kept: list[U64] = []  # a reader may still hold an earlier table; each is at least twice as long as the one before
-        self.native = struct("riata_fields", others=bool(self._declared))
+        self.native = struct("riata_fields", others=bool(self._declared), key=key)
         self.is_wide = False  # more fields were met than are kept
         self._make_table(len(self._declared))
         for field, (_, kind) in self._declared.items():
@@ -243,7 +243,8 @@ class FieldKinds:
         more = copy(self)
         more._named, more._unnamed, more._unread = {}, [], {}
         more._table, more._changing = self._table.copy(), threading.RLock()
-        more._kept, more.native = [more._table], struct("riata_fields", table=more._table, others=self.native.others)
+        more._kept, more.native = [more._table], copy_struct(self.native)
+        more.native.table = more._table
         return more
 
     def note_counts(self, more: FieldKinds) -> None:
@@ -292,20 +293,22 @@ class FieldKinds:
 
     def _meet_from(self, names: bytes, at: int, count: int) -> int:
         """Enter the fields of names from a position on; return the position at which the table was full."""
-        table, met = self._table, self._met_count
-        room = max(0, min(len(table) // 6 - met - len(self._declared), FIELDS_MET_MAX - met, count))
-        found = np.empty(1 + 3 * room, np.uint64)
-        at = core.meet_fields(names, at, self._key, self.native.table, room, address(found))
+        found = np.empty(1 + 3 * min(self.native.room, count - at), np.uint64)
+        at = core.meet_fields(names, at, self.native, address(found))
         if new := found.item(0):
-            told = found[1 : 1 + 3 * new]
-            self.native.others |= bool((told[2::3] & np.uint64(_KIND) > NUMBER_KIND).any())
-            self._unnamed.append((names, told))  # to name them takes longer than to find them
-            self._met_count += new
-            for field in told[2::3].tolist() if self._early else ():
-                for which, odd in enumerate(self._early.pop(field & ~_KIND, ())):
-                    table[self._counter(table, field, which)] = odd
+            self._note_met(names, found[1 : 1 + 3 * new])
         self.is_wide = at < count and self._met_count >= FIELDS_MET_MAX
+        if self.is_wide:
+            self.native.room = -1
         return at
+
+    def _note_met(self, names: bytes, told: U64) -> None:
+        """Note what the core has entered."""
+        self._unnamed.append((names, told))  # to name them takes longer than to find them
+        self._met_count += len(told) // 3
+        for field in told[2::3].tolist() if self._early else ():
+            for which, odd in enumerate(self._early.pop(field & ~_KIND, ())):
+                self._table[self._counter(self._table, field, which)] = odd
 
     def _make_table(self, fields: int) -> None:
         """Make the table anew with room for so many fields. Counts of fields that stay are kept."""
@@ -315,6 +318,8 @@ class FieldKinds:
         self._table = table
         self._kept.append(table)
         self.native.table = table
+        room = min(len(table) // 6 - self._met_count - len(self._declared), FIELDS_MET_MAX - self._met_count)
+        self.native.room = room if self._meets else -1
 
     def _counts(self) -> dict[int, tuple[int, int]]:
         """Return what was counted as CONTRARY and UNREADABLE of each field of which anything was, by hash."""
@@ -335,6 +340,23 @@ class FieldKinds:
     @classmethod
     def _counter(cls, table: U64, field: int, which: int) -> int:
         return 2 + int(table[0]) + 2 * cls._place(table, field) + which
+
+
+def meet_of_each(several: Sequence[FieldKinds | None], names: NamesOfEach) -> None:
+    """Do `meet` for several models, with one call of the core."""
+    fields = np.array([0 if kinds is None else kinds.native._as_parameter_ for kinds in several], np.uint64)
+    found, met = np.empty(len(names.content) // 4, np.uint64), np.empty(len(fields), np.int64)
+    stop, is_full = np.array(names.stop, np.int64), np.empty(len(fields), np.bool_)
+    core.meet_of_each(names.content, address(stop), address(fields), len(fields), *map(address, (found, met, is_full)))
+    start = 0
+    for kinds, end in zip(several, met.tolist(), strict=True):
+        if kinds is not None and end > start:
+            with kinds._changing:
+                kinds._note_met(names.content, found[3 * start : 3 * end])
+        start = end
+    for at in np.flatnonzero(is_full).tolist():
+        if (kinds := several[at]) is not None:
+            kinds.meet(names[at])
 
 
 def _empty_table(size: int) -> U64:

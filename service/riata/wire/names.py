@@ -175,6 +175,41 @@ class Names(Sequence[tuple[int, bytes]]):
     __hash__ = None  # type: ignore[assignment]  # equal to a list
 
 
+class NamesOfEach(Sequence[Names]):
+    """The names of several models.
+
+    content : the content of each, one behind another; stop: where that of each ends
+    """
+
+    __slots__ = ("content", "stop")
+
+    def __init__(self, content: bytes, stop: Sequence[int]) -> None:
+        """The caller answers for the content."""
+        self.content, self.stop = content, stop
+
+    @classmethod
+    def of(cls, several: Sequence[Names]) -> NamesOfEach:
+        """The same names; `several` itself if it is a `NamesOfEach` already."""
+        if isinstance(several, NamesOfEach):
+            return several
+        contents = [names.content for names in several]
+        return cls(b"".join(contents), [*accumulate(map(len, contents))])
+
+    def __len__(self) -> int:
+        return len(self.stop)
+
+    @overload
+    def __getitem__(self, at: int) -> Names: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Names]: ...
+
+    def __getitem__(self, at: int | slice) -> Names | list[Names]:
+        if isinstance(at, slice):
+            return [self[k] for k in range(*at.indices(len(self)))]
+        return Names(self.content[self.stop[at - 1] if at else 0 : self.stop[at]])
+
+
 class NamesSeen:
     """A set of name fingerprints of fixed capacity. One thread adds; other threads may read meanwhile."""
 
@@ -281,7 +316,7 @@ def names_found(data: U8, sink: BatchBuilder, slow_names: list[bytes]) -> Names:
     return _shown(data, sink, slow_names, chosen)
 
 
-def names_by_model(data: U8, sink: BatchBuilder, slow_names: list[bytes], owner: I64, seen: Sequence[U64]) -> list[Names]:
+def names_by_model(data: U8, sink: BatchBuilder, slow_names: list[bytes], owner: I64, seen: Sequence[U64]) -> NamesOfEach:
     """The names in the rows of each model that it has not seen, each once. The readers listed every name (EVERY_NAME).
 
     owner : i64[rows]  the model of each row, a number that does not fall
@@ -289,12 +324,16 @@ def names_by_model(data: U8, sink: BatchBuilder, slow_names: list[bytes], owner:
     """
     row, tables = sink.found_row, np.array([address(table) for table in seen], np.uint64)
     sizes = np.array([len(table) for table in seen], np.int64)
-    chosen = _first_found(sink, struct("riata_owners", row=row, owner=owner, table=tables, size=sizes))
-    if len(chosen) == 0:
-        return [NOTHING_NAMED] * len(seen)
-    chosen = chosen[np.argsort(owner[row[chosen]], kind="stable")]  # rows of reference readers were listed last
-    stop = np.searchsorted(owner[row[chosen]], np.arange(len(seen)), "right").tolist()
-    return [*_shown(data, sink, slow_names, chosen).cut(stop)]
+    owners = struct("riata_owners", row=row, owner=owner, table=tables, size=sizes)
+    chosen = _first_found(sink, owners)
+    if slow_names:  # rows of reference readers were listed last
+        chosen = chosen[np.argsort(owner[row[chosen]], kind="stable")]
+    stop, (shown, *_kept) = np.empty(len(seen), np.int64), _to_show(data, sink, slow_names)
+    show = for_bytes(_NAME_BYTES * len(chosen)).show_of_each
+    wanted = address(shown), owners, len(seen), address(sink.found_fingerprint), address(chosen), len(chosen), address(stop)
+    content = np.empty(show(*wanted, None), np.uint8)
+    show(*wanted, address(content))
+    return NamesOfEach(content.tobytes(), stop.tolist())
 
 
 def _first_found(sink: BatchBuilder, owners: Any) -> I64:
@@ -309,12 +348,17 @@ def _first_found(sink: BatchBuilder, owners: Any) -> I64:
 def _shown(data: U8, sink: BatchBuilder, slow_names: list[bytes], chosen: I64) -> Names:
     if len(chosen) == 0:
         return NOTHING_NAMED
-    slow_ends = np.array([0, *accumulate(map(len, slow_names))], np.int64)
-    slow_text = np.frombuffer(b"".join(slow_names), np.uint8)
-    shown = np.array([*map(address, (data, sink.found_kind, sink.found_span, slow_text, slow_ends))], np.int64)  # `riata_shown`
+    shown, *_kept = _to_show(data, sink, slow_names)
     lengths = np.empty(len(chosen), np.uint32)
     show_names = for_bytes(_NAME_BYTES * len(chosen)).show_names
     wanted = address(shown), address(chosen), len(chosen), address(lengths)
     text = np.empty(show_names(*wanted, None), np.uint8)
     show_names(*wanted, address(text))
     return Names.made(sink.found_fingerprint[chosen], lengths, text)
+
+
+def _to_show(data: U8, sink: BatchBuilder, slow_names: list[bytes]) -> tuple[I64, U8, I64]:
+    """Return a `riata_shown`, and what it refers to besides the arguments."""
+    ends = np.array([0, *accumulate(map(len, slow_names))], np.int64)
+    text = np.frombuffer(b"".join(slow_names), np.uint8)
+    return np.array([*map(address, (data, sink.found_kind, sink.found_span, text, ends))], np.int64), text, ends

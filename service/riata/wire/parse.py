@@ -29,7 +29,7 @@ from riata.wire.codes import BAD_LABEL, DIGEST_BYTES, DUPLICATE_KEY, INVALID_UTF
 from riata.wire.encoder import Curves, EncoderConfig
 from riata.wire.fields import OF_TEXTS, FieldKinds, Untyped
 from riata.wire.given import Given, OtherLabels, other_form
-from riata.wire.names import EVERY_NAME, NO_NAMES, Names, NamesSeen, names_by_model
+from riata.wire.names import EVERY_NAME, NO_NAMES, Names, NamesOfEach, NamesSeen, names_by_model
 from riata.wire.parsed import ID_BYTES, NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, names_in, new_names, shown_name
 from riata.wire.read_body import FORMATS, Format, SeveralKinds, format_of, read_body, require_curves, row_errors, take_slow
 from riata.wire.rows import (  # fmt: skip
@@ -318,7 +318,7 @@ class ForModels:
     batch: Batch
     stop: I64
     last: I64
-    names: list[Names]
+    names: NamesOfEach
 
 
 def lines_of(body: bytes, content_type: str) -> tuple[Format, bytes] | None:

@@ -48,7 +48,8 @@ from riata.store.records import write_parts_ahead
 from riata.store.store import Append, Appended, JointRows
 from riata.wire.batch import Batch, select_rows
 from riata.wire.encoder import EncoderConfig
-from riata.wire.names import NO_NAMES, Names
+from riata.wire.fields import meet_of_each
+from riata.wire.names import NO_NAMES, Names, NamesOfEach
 from riata.wire.parse import Context, Labels, lines_of, read_for_models, read_together, with_keyed_subjects, with_keys
 from riata.wire.parsed import names_in
 from riata.wire.read_body import Format
@@ -292,11 +293,15 @@ class SmallBodyBatcher:
                 self._answer(group.smalls, [error] * len(group.smalls))
         else:
             count, promise = iter(fleet.count), self._engine.settings.durability
-            each = zip(fleet.groups, answer, fleet.rows.spans(), fleet.rows.names, strict=True)
-            for group, last, (start, stop), names in each:
-                served_model, seq = self._engine.served_models.get(group.model), last - (stop - start)
+            served_models = [self._engine.served_models.get(group.model) for group in fleet.groups]
+            # Later rows are read by the kinds of fields that these tell. The names are kept when the rows are distributed.
+            meet_of_each([None if one is None else one.names.kinds for one in served_models], NamesOfEach.of(fleet.rows.names))
+            for group, served_model, last, (start, stop) in zip(
+                fleet.groups, served_models, answer, fleet.rows.spans(), strict=True
+            ):
+                seq = last - (stop - start)
                 if served_model is not None:
-                    served_model.on_joint(last, names)
+                    served_model.logged = max(served_model.logged, last)
                 for small in group.smalls:
                     n = next(count)
                     seq += n

@@ -24,25 +24,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from riata.base.errors import Corrupt
 from riata.store.payload import decode_batch, encode_batch
 from riata.store.sqlite.schema import JOINT
 from riata.store.store import Append, Head, JointRows, Record
 from riata.wire.batch import join_batches, slice_rows
-from riata.wire.names import Names
+from riata.wire.names import Names, NamesOfEach
 
 JOINT_VERSION: Final = 1
 _HEAD = struct.Struct("<B3xI")
-_PART = struct.Struct("<16sQII")
+_PART = np.dtype([("lineage", "V16"), ("first", "<u8"), ("rows", "<u4"), ("bytes", "<u4")])
 
 
 def encode_joint(rows: JointRows, firsts: Sequence[tuple[bytes, int]]) -> bytes:
     """Return the payload of a joint record. firsts : lineage and first event of each model"""
-    counts = [end - start for start, end in rows.spans()]
-    parts = zip(firsts, counts, rows.names, strict=True)
-    heads = [_PART.pack(lineage, first, count, len(names.content)) for (lineage, first), count, names in parts]
-    whole = [_HEAD.pack(JOINT_VERSION, len(heads)), *heads, *(names.content for names in rows.names), encode_batch(rows.batch)]
-    return b"".join(whole)
+    names, parts = NamesOfEach.of(rows.names), np.empty(len(firsts), _PART)
+    parts["lineage"] = np.frombuffer(b"".join([lineage for lineage, _ in firsts]), "V16")
+    parts["first"] = [first for _, first in firsts]
+    parts["rows"], parts["bytes"] = np.diff(rows.stop, prepend=0), np.diff(names.stop, prepend=0)
+    return b"".join([_HEAD.pack(JOINT_VERSION, len(parts)), parts.tobytes(), names.content, encode_batch(rows.batch)])
 
 
 def decode_joint(record: Record, known: Mapping[bytes, str]) -> tuple[JointRows, list[int]]:
@@ -55,23 +57,19 @@ def decode_joint(record: Record, known: Mapping[bytes, str]) -> tuple[JointRows,
         newer = bool(payload) and payload[0] > JOINT_VERSION
         raise Corrupt(f"joint record: version {payload[:1].hex()}, this program reads 1", "newer_format" if newer else None)
     count = _HEAD.unpack_from(payload)[1]
-    at += count * _PART.size
+    at += count * _PART.itemsize
     if at > len(payload):
         raise Corrupt(f"joint record: {len(payload)} bytes are too few for {count} models")
-    models: list[str] = []
-    firsts: list[int] = []
-    stop: list[int] = []
-    names: list[Names] = []
-    for lineage, first, rows, size in _PART.iter_unpack(payload[_HEAD.size : at]):
-        models.append(known.get(lineage, JOINT))
-        firsts.append(first)
-        stop.append((stop[-1] if stop else 0) + rows)
-        names.append(Names.from_bytes(payload[at : at + size]))
-        at += size
-    batch = decode_batch(payload[at:])
+    parts = np.frombuffer(payload, _PART, count, _HEAD.size)
+    models = tuple(known.get(lineage.tobytes(), JOINT) for lineage in parts["lineage"])
+    stop, ends = parts["rows"].cumsum(dtype=np.int64).tolist(), parts["bytes"].cumsum(dtype=np.int64).tolist()
+    names = NamesOfEach(payload[at : at + ends[-1]] if ends else b"", ends)
+    for each in names:
+        Names.from_bytes(each.content)
+    batch = decode_batch(payload[at + len(names.content) :])
     if not stop or stop[-1] != batch.n:
         raise Corrupt(f"joint record: its parts do not add up to its {batch.n} rows")
-    return JointRows(tuple(models), stop, batch, names, record.accepted_ms), firsts
+    return JointRows(models, stop, batch, names, record.accepted_ms), parts["first"].tolist()
 
 
 class _Part(NamedTuple):
