@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "lanes.h"
 #include "losses.h"
 #include "rank_update.h"
 #include "riata.h"
@@ -24,17 +25,34 @@ enum {
     PANEL_ROWS = 256,        /* rows that the dense path packs at once */
 };
 
-/* Intercept plus weights times features of row i. Two sums: a single one would wait for each addition. */
+/* Intercept plus weights times features of row i. Four sums: a single one would wait for each addition. */
 static double margin_of(const riata_ranked *rows, i64 i, const double *beta, double intercept) {
     i64 e = rows->indptr[i], end = rows->indptr[i + 1];
-    double a = intercept, b = 0.0;
-    for (; e + 1 < end; e += 2) {
-        a = __builtin_fma(rows->value[e], beta[rows->rank[e]], a);
-        b = __builtin_fma(rows->value[e + 1], beta[rows->rank[e + 1]], b);
+    const double *x = rows->value;
+    const u32 *rank = rows->rank;
+    double a = intercept, b = 0.0, c = 0.0, d = 0.0;
+    for (; e + 4 <= end; e += 4) {
+        a = __builtin_fma(x[e], beta[rank[e]], a);
+        b = __builtin_fma(x[e + 1], beta[rank[e + 1]], b);
+        c = __builtin_fma(x[e + 2], beta[rank[e + 2]], c);
+        d = __builtin_fma(x[e + 3], beta[rank[e + 3]], d);
     }
-    if (e < end)
-        a = __builtin_fma(rows->value[e], beta[rows->rank[e]], a);
-    return a + b;
+    for (; e < end; e++)
+        a = __builtin_fma(x[e], beta[rank[e]], a);
+    return (a + b) + (c + d);
+}
+
+/* Add r x to G and h x^2 to D of every feature of row i; they are side by side. */
+static void add_moments(const riata_ranked *rows, i64 i, double r, double h, double *moments) {
+    for (i64 e = rows->indptr[i]; e < rows->indptr[i + 1]; e++) {
+        double x = rows->value[e], *of = moments + 2 * (i64)rows->rank[e];
+#ifdef __FMA__
+        _mm_storeu_pd(of, _mm_fmadd_pd(_mm_mul_pd(_mm_set_pd(h, r), _mm_set_pd(x, 1.0)), _mm_set1_pd(x), _mm_loadu_pd(of)));
+#else
+        of[0] = __builtin_fma(r, x, of[0]);
+        of[1] = __builtin_fma(h * x, x, of[1]);
+#endif
+    }
 }
 
 QUICK i64 riata_add_block_room(i64 size, i64 n, i64 members) {
@@ -105,8 +123,6 @@ EXPORT void riata_expand(const riata_ranked *rows, i64 link, const riata_weighte
         member = take(&work, (capacity + 1) / 2);
         start[0] = 0;
     }
-    const u32 *rank = rows->rank;
-    const double *value = rows->value;
     double c_of[RUN], m_of[RUN] = {0.0}, q_of[RUN], h_at[RUN], log_p[RUN];
     for (i64 i = 0; i < rows->n; i++) {
         i64 first = rows->indptr[i], end = rows->indptr[i + 1], of_run = i % RUN;
@@ -127,11 +143,7 @@ EXPORT void riata_expand(const riata_ranked *rows, i64 link, const riata_weighte
         sums[SUM_MOMENT] += r * c;
         sums[SUM_SPREAD] += h > 0.0 ? w * (q * (q / h)) : q > 0.0 ? INFINITY : 0.0; /* where h underflows, q may be 1 */
         sums[SUM_CURVATURE] += h_w;
-        for (i64 e = first; e < end; e++) {
-            double x = value[e], *of = total + 2 * (i64)rank[e];
-            of[0] = __builtin_fma(r, x, of[0]);
-            of[1] = __builtin_fma(h_w * x, x, of[1]);
-        }
+        add_moments(rows, i, r, h_w, total);
         if (size == 1)
             continue;
         if (n == BLOCK_ROWS || used + 1 + end - first > capacity) {
@@ -342,8 +354,43 @@ static void fill_sorted(const riata_ranked *rows, i64 i, i64 next, i64 first, i6
     }
 }
 
+enum { FULL = 512, FULL_VALUES = 1 << 17 }; /* rows with all features that are put into columns at once; they stay in the cache */
+
+/* How many rows from i on have all features, in order. */
+static i64 full_rows(const riata_ranked *rows, i64 i, i64 features) {
+    const u32 *rank = rows->rank + rows->indptr[i];
+    if (features == 0 || rows->indptr[i + 1] - rows->indptr[i] != features)
+        return 0;
+    i64 most_of = FULL_VALUES / features < FULL ? FULL_VALUES / features : FULL, n = 0;
+    for (i64 j = 0; j < features; j++)
+        if (rank[j] != (u32)j)
+            return 0;
+    while (n <= most_of && i + n < rows->n && rows->indptr[i + n + 1] - rows->indptr[i + n] == features &&
+           memcmp(rank, rank + n * features, sizeof *rank * (u64)features) == 0)
+        n++;
+    return n;
+}
+
+static void fill_full(const riata_ranked *rows, i64 i, i64 n, i64 first, i64 features, i64 *end, u32 *restrict row, double *restrict value) {
+    const double *restrict given = rows->value + rows->indptr[i];
+    for (i64 j = 0; j < features; j++) {
+        i64 to = end[j];
+        for (i64 at = 0; at < n; at++) {
+            row[to + at] = (u32)(first + i + at);
+            value[to + at] = given[at * features + j];
+        }
+        end[j] += n;
+    }
+}
+
 EXPORT void riata_fill_columns(const riata_ranked *rows, i64 first, i64 features, i64 *end, u32 *row, double *value, double *work) {
     for (i64 i = 0, next; i < rows->n; i = next) {
+        i64 full = full_rows(rows, i, features);
+        if (full > 0) {
+            fill_full(rows, i, full, first, features, end, row, value);
+            next = i + full;
+            continue;
+        }
         for (next = i + 1; features <= FEW && next < rows->n && rows->indptr[next + 1] - rows->indptr[i] <= sorted_at_once(features);)
             next++;
         if (next > i + 1)

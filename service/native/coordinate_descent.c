@@ -128,27 +128,37 @@ static void pull(const ascent *s, i64 j, double step, double *rest) {
 /* How many numbers rest has. */
 static i64 length(const ascent *s) { return s->lines ? s->lines : s->x.n; }
 
+enum { SUMS = 4 }; /* partial sums: a single one would wait for each addition */
+
 /* Write r and the root of h of every row; return the log-likelihood, -inf if a margin is not finite. */
 static double weigh(ascent *s) {
     const riata_columns *columns = s->columns;
-    double total = 0.0;
-    s->spread = 0.0;
-    double m[RUN] = {0.0}, q_of[RUN], h_of[RUN], log_p[RUN];
-    for (i64 i = 0; i < columns->n; i++) {
-        if (!isfinite(s->margin[i]))
-            return -INFINITY;
-        if (i % RUN == 0) {
-            for (i64 a = 0; a < RUN && i + a < columns->n; a++)
-                m[a] = columns->label[i + a] * s->margin[i + a];
-            terms_at(s->link, RUN, m, q_of, h_of, log_p);
+    double total[SUMS] = {0.0}, spread[SUMS] = {0.0}, m[RUN], q[RUN], h[RUN], log_p[RUN], wide[RUN];
+    i64 lost = 0;
+    for (i64 first = 0; first < columns->n; first += RUN) {
+        i64 few = columns->n - first < RUN ? columns->n - first : RUN;
+        const double *y = columns->label + first, *w = columns->weight + first, *margin = s->margin + first;
+        double *restrict r = s->r + first, *restrict root = s->root + first;
+        for (i64 a = 0; a < few; a++) {
+            m[a] = y[a] * margin[a];
+            lost += !(fabs(margin[a]) <= DBL_MAX);
         }
-        double y = columns->label[i], w = columns->weight[i], q = q_of[i % RUN], h = h_of[i % RUN];
-        s->r[i] = w * y * q;
-        s->root[i] = sqrt(w * most(h, CURVATURE_LEAST));
-        s->spread += h > 0.0 ? w * (q * (q / h)) : q > 0.0 ? INFINITY : 0.0;
-        total += w * log_p[i % RUN];
+        for (i64 a = few; a < RUN; a++)
+            m[a] = 0.0;
+        terms_at(s->link, (few + SUMS - 1) / SUMS * SUMS, m, q, h, log_p);
+        for (i64 a = 0; a < few; a++) {
+            r[a] = w[a] * y[a] * q[a];
+            root[a] = sqrt(w[a] * (h[a] > CURVATURE_LEAST ? h[a] : CURVATURE_LEAST));
+            wide[a] = h[a] > 0.0 ? w[a] * (q[a] * (q[a] / h[a])) : q[a] > 0.0 ? INFINITY : 0.0;
+            log_p[a] *= w[a];
+        }
+        for (i64 a = 0; a < few; a++) {
+            total[a % SUMS] += log_p[a];
+            spread[a % SUMS] += wide[a];
+        }
     }
-    return total;
+    s->spread = (spread[0] + spread[1]) + (spread[2] + spread[3]);
+    return lost ? -INFINITY : (total[0] + total[1]) + (total[2] + total[3]);
 }
 
 static double penalty_of(const double *gamma, const double *beta, i64 size) {
@@ -489,7 +499,7 @@ EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const dou
         return 0;
     while (steps < STEPS_MAX) {
         double worst = slope(&s, whole, &reads);
-        bool is_near = worst <= slack || (flat && worst >= last) || (steps > 0 && gap_of(&s, objective) <= gap);
+        bool is_near = worst <= slack || (flat && worst >= last) || (steps > 0 && gap_of(&s, objective) <= gap * fabs(objective));
         if (is_near && whole)
             break;
         whole_at = whole ? worst : whole_at;

@@ -86,7 +86,7 @@ def test_the_average_is_truncated_and_rmmp_starts_from_it() -> None:
     assert truncated.certificate.objective > average.certificate.objective
     assert len(found.weights.slot) == truncated.non_zeros
     assert found.spent.passes == 3  # one that learns, one that truncates, one that certifies
-    cold = Rmmp(tolerance=1e-6).solve(problem, Serial())
+    cold = Rmmp(tolerance=1e-6, held_bytes_max=0).solve(problem, Serial())
     warm = Rmmp(tolerance=1e-6).solve(Problem(DATA, "logistic", 30.0, start=found.weights), Serial())
     assert warm.certificate.objective == pytest.approx(cold.certificate.objective, rel=1e-6)
     assert warm.trace[0].certificate.objective > cold.trace[0].certificate.objective

@@ -9,7 +9,8 @@ Memory is d + k^2, whatever the number of rows. The weights that are returned ar
 certificate and their sums cost nothing more.
 
 Where the columns of S fit in memory, H is not summed at all: the step is the optimum on S, found on its columns (`held`), and S
-may have more than k members. A pass over all rows then costs a fraction of one with H, and there are fewer of them.
+may have more than k members. A pass over all rows then costs a fraction of one with H, and there are fewer of them. If S is
+every feature and no start was given, the first pass is at the optimum.
 
 Two things are added to the printed algorithm. S has fewer than k members as long as few weights are not zero. A step is accepted
 by Armijo's rule (`best_share`): without it, a start that is not zero may diverge.
@@ -184,23 +185,21 @@ class HeldColumns:
         self.reads = 0
         self.gathered = 0  # passes over all rows
 
-    def optimum(self, at: Expansion, slack: float, gap: float) -> tuple[F64, float] | None:
-        """The weights that are optimal on S, up to a violation of `slack` or a duality gap of `gap`; None if the columns are too
-        many to be held, or if no better weights are found.
+    def optimum(self, start: F64, intercept: float, near: tuple[float, float]) -> tuple[F64, float] | None:
+        """The weights that are optimal on S; None if its columns are too many to be held, or if no better weights are found.
 
-        at : a pass over all rows, which says where to begin and what S needs
+        start, intercept : where to begin; weights outside S are zero
+        near             : see `solve_columns`
         """
-        if self.gathers(at):
-            self._gather(at)
         if self._columns is None:
             return None
-        beta = np.append(at.intercept, at.beta[self.members])
+        beta = np.append(intercept, start[self.members])
         gamma = np.append(self._problem.gamma_intercept, self._problem.penalties[self.members])
-        _, reads = solve_columns(self._columns, LINKS[self._problem.link].code, gamma, (slack, gap), beta)
+        _, reads = solve_columns(self._columns, LINKS[self._problem.link].code, gamma, near, beta)
         self.reads += reads
-        found = np.zeros(len(at.beta))
+        found = np.zeros(len(start))
         found[self.members] = beta[1:]
-        same = beta[0] == at.intercept and np.array_equal(found, at.beta)
+        same = beta[0] == intercept and np.array_equal(found, start)
         return None if same else (found, float(beta[0]))
 
     def gathers(self, at: Expansion) -> bool:
@@ -209,10 +208,11 @@ class HeldColumns:
         outside[self.members] = False
         return self._columns is None or bool(outside.any())
 
-    def _gather(self, at: Expansion) -> None:
+    def gather(self, at: Expansion | None) -> None:
+        """Hold the columns of S, if they fit. at : a pass over all rows, which says what S needs; None if S is every feature"""
         self._columns = None  # before the next are gathered
-        if self.has_all:
-            self.members = np.arange(len(at.beta))
+        if self.has_all or at is None:
+            self.members = np.arange(self._problem.data.features)
         else:
             most = held_room(int(np.count_nonzero(at.beta)), len(self.members))
             omega = at.gradient + at.curvature * at.beta
@@ -237,7 +237,7 @@ def solve_columns(columns: Columns, link: int, gamma: F64, near: tuple[float, fl
     """Move beta f64[k + 1] to the optimum on k columns; return the steps, and the reads of a feature value in them.
 
     gamma : f64[k + 1], penalties; entry 0 is the intercept's
-    near  : the largest violation, or the duality gap, that may remain
+    near  : the largest violation, or the duality gap as a share of the objective, that may remain
 
     See `riata_solve_columns`.
     """
@@ -330,6 +330,8 @@ class Run:
         self._begin_at_sample()
         beta, intercept = first_weights(self._problem, labels)
         members = self._members(beta)
+        if self._held is not None and self._held.has_all and self._problem.start is None:
+            beta, intercept, members = self._step_held(self._held, beta, intercept, None)
         while True:
             found = yield self._pass(expansion_request(self._problem, beta, intercept, members))
             at, before = expansion_of(found, beta, intercept, members), self.best
@@ -344,7 +346,8 @@ class Run:
                 return self._solution(stopped)
             if before is not None and (asked := separation_request(self._problem, before, at, len(self._trace))):
                 refuse_separable(self._problem, asked, (yield asked))
-            beta, intercept, members = self._step(at) if self._held is None else self._step_held(self._held, at)
+            held = self._held
+            beta, intercept, members = self._step(at) if held is None else self._step_held(held, at.beta, at.intercept, at)
 
     def _members(self, beta: F64) -> I64:
         """The first S of which H is summed: that of the start."""
@@ -373,23 +376,26 @@ class Run:
         self._reads += found.spent.accesses
         self._problem = replace(self._problem, start=found.weights)
 
-    def _step_held(self, held: HeldColumns, at: Expansion) -> tuple[F64, float, I64]:
-        """The optimum on S by its columns. If they cannot be held, the pass is taken again with H."""
-        left = 0.0 if held.gathered or held.has_all else FIRST_LEFT
-        before, tolerance = self.certificate, LAST * self._limits.tolerance
-        kkt, gap = max(tolerance, left * before.kkt), max(tolerance * abs(before.objective), left * (before.gap or 0.0))
-        gathered, reads = held.gathered, held.reads
-        found = held.optimum(at, kkt * self._scale, gap)
+    def _step_held(self, held: HeldColumns, beta: F64, intercept: float, at: Expansion | None) -> tuple[F64, float, I64]:
+        """The optimum on S by its columns, from the weights of the pass `at`, or without one if S is every feature. If the columns
+        cannot be held, the next pass is at the same weights, with H."""
+        before, kkt = self.certificate, LAST * self._limits.tolerance
+        gap, gathered, reads = kkt, held.gathered, held.reads
+        if not (held.gathered or held.has_all):
+            kkt, gap = max(kkt, FIRST_LEFT * before.kkt), max(gap, FIRST_LEFT * (before.gap or 0.0) / abs(before.objective))
+        if at is None or held.gathers(at):
+            held.gather(at)
+        found = held.optimum(beta, intercept, (kkt * self._scale, gap))
         self._passes += held.gathered - gathered
         self._reads += held.reads - reads
         if found is not None:
             return *found, np.empty(0, np.int64)
         self._held = None
-        if self._limits.whole:
-            return at.beta, at.intercept, self._members(at.beta)
-        most = room(self._limits.k, int(np.count_nonzero(at.beta)), 0)
-        omega = at.gradient + at.curvature * at.beta
-        return at.beta, at.intercept, choose_active(at.beta, omega, self._gamma, self._members(at.beta), most)
+        if at is None or self._limits.whole:
+            return beta, intercept, self._members(beta)
+        most = room(self._limits.k, int(np.count_nonzero(beta)), 0)
+        omega = at.gradient + at.curvature * beta
+        return beta, intercept, choose_active(beta, omega, self._gamma, self._members(beta), most)
 
     def _pass(self, request: Request) -> Request:
         self._passes += 1
