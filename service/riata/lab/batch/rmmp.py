@@ -330,7 +330,7 @@ class Run:
         self._begin_at_sample()
         beta, intercept = first_weights(self._problem, labels)
         members = self._members(beta)
-        if self._held is not None and self._held.has_all and self._problem.start is None:
+        if self._held is not None and self._held.has_all and self._problem.start is None and self._limits.passes_max > 1:
             beta, intercept, members = self._step_held(self._held, beta, intercept, None)
         while True:
             found = yield self._pass(expansion_request(self._problem, beta, intercept, members))
@@ -377,8 +377,8 @@ class Run:
         self._problem = replace(self._problem, start=found.weights)
 
     def _step_held(self, held: HeldColumns, beta: F64, intercept: float, at: Expansion | None) -> tuple[F64, float, I64]:
-        """The optimum on S by its columns, from the weights of the pass `at`, or without one if S is every feature. If the columns
-        cannot be held, the next pass is at the same weights, with H."""
+        """The optimum on S by its columns, from the weights of the pass `at`, or without one if S is every feature. If its
+        columns cannot be held, the next pass is at the same weights, with H."""
         before, kkt = self.certificate, LAST * self._limits.tolerance
         gap, gathered, reads = kkt, held.gathered, held.reads
         if not (held.gathered or held.has_all):
