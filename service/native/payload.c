@@ -3,11 +3,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "names.h"
 #include "riata.h"
 
 #define LABEL_ABS_MAX VALUE_ABS_MAX
 #define WHOLE_MAX 2147483647.0 /* k <= WHOLE_MAX, so k / 10^d is exact */
 #define MINUS_ZERO INT64_MIN
+#define SPREAD 0x9E3779B97F4A7C15ull /* sets the names of models apart in one table */
 
 enum { BLOCK = 256 }; /* values per check for a miss */
 enum { NOT_RISING = 1, NO_ORDER, NO_VALUE, NO_LABEL, NO_WEIGHT };
@@ -108,7 +110,7 @@ EXPORT i64 riata_look_at(const i64 *indptr, i64 n, const u32 *hash, const double
 
 /* ---- writing -------------------------------------------------------------------------------------------------------- */
 
-enum { HEAD = 16, ID_BYTES = 16, SHORT_MAX = 65535 };
+enum { HEAD = 16, ID_BYTES = 16, SHORT_MAX = 65535, PROBES_MAX = 64 };
 enum { REAL = 2, WEIGHTED = 4, IDS = 8, LONG = 16, SUBJECTS = 32, TIMES = 64 };
 enum { AS_F64, AS_F32, AS_ONES, AS_U8, AS_I8, AS_U16, AS_I16, AS_I32, FORMS };
 
@@ -256,4 +258,79 @@ EXPORT i64 riata_write_payloads(const riata_events *events, const i64 *stop, i64
         end[part] = at - payload;
     }
     return 0;
+}
+
+/* ---- joining parts --------------------------------------------------------------------------------------------------- */
+
+EXPORT void riata_join_parts(const riata_part *parts, i64 n, riata_joined *joined) {
+    i64 row = 0;
+    for (i64 k = 0; k < n; k++) {
+        const riata_events *e = parts[k].events;
+        i64 start = parts[k].start, count = parts[k].stop - start, first = e->indptr[start], at = joined->indptr[row];
+        size_t size = (size_t)(e->indptr[start + count] - first);
+        memcpy(joined->hash + at, e->hash + first, size * sizeof *e->hash);
+        memcpy(joined->value + at, e->value + first, size * sizeof *e->value);
+        memcpy(joined->label + row, e->label + start, (size_t)count * sizeof *e->label);
+        memcpy(joined->weight + row, e->weight + start, (size_t)count * sizeof *e->weight);
+        if (joined->subject && e->subject)
+            memcpy(joined->subject + ID_BYTES * row, e->subject + ID_BYTES * start, (size_t)(ID_BYTES * count));
+        else if (joined->subject)
+            memset(joined->subject + ID_BYTES * row, 0, (size_t)(ID_BYTES * count));
+        for (i64 i = 0; i < count; i++) {
+            joined->indptr[row + i + 1] = at + e->indptr[start + i + 1] - first;
+            if (joined->time)
+                joined->time[row + i] = e->time ? e->time[start + i] : INT64_MIN;
+        }
+        row += count;
+    }
+}
+
+/* Whether `fingerprint`, number `at` of those found, is not among those from `first` on; then it is entered. */
+static bool is_first_of(u64 fingerprint, i64 at, i64 first, u32 *table, i64 size, const u64 *found) {
+    u64 place = (fingerprint + (u64)first * SPREAD) & (u64)(size - 1);
+    for (int step = 0; step < PROBES_MAX; step++, place = (place + 1) & (u64)(size - 1)) {
+        i64 other = (i64)table[place] - 1;
+        if (other < 0) {
+            table[place] = (u32)(at + 1);
+            return true;
+        }
+        if (other >= first && found[other] == fingerprint)
+            return false;
+    }
+    return true;
+}
+
+/* Write a list of those names of parts that are the first, `count` of them. Returns where it ends. */
+static i64 put_list(const riata_part *part, const riata_part *stop, const u8 *is_first, i64 count, u8 *content, i64 at) {
+    u8 *fingerprint = put(content + at, (u64)count, 4), *length = fingerprint + 8 * count, *text = length + 4 * count;
+    for (; part < stop; part++) {
+        name_list names = names_of(part->names);
+        for (i64 i = 0; i < names.n; names.text += length_of(&names, i++)) {
+            if (!*is_first++)
+                continue;
+            fingerprint = put(fingerprint, fingerprint_of(&names, i), 8);
+            length = put(length, length_of(&names, i), 4);
+            memcpy(text, names.text, length_of(&names, i));
+            text += length_of(&names, i);
+        }
+    }
+    return text - content;
+}
+
+EXPORT i64 riata_join_names(const riata_part *parts, const i64 *end, i64 models, u32 *table, i64 size, u64 *found, u8 *is_first,
+                            u8 *content, i64 *list_end) {
+    i64 n = 0, at = 0;
+    for (i64 model = 0; model < models; model++) {
+        const riata_part *begin = parts + (model ? end[model - 1] : 0);
+        i64 first = n, count = 0;
+        for (const riata_part *part = begin; part < parts + end[model]; part++) {
+            name_list names = names_of(part->names);
+            for (i64 i = 0; i < names.n; i++, n++) {
+                found[n] = fingerprint_of(&names, i);
+                count += is_first[n] = is_first_of(found[n], n, first, table, size, found);
+            }
+        }
+        list_end[model] = at = put_list(begin, parts + end[model], is_first + first, count, content, at);
+    }
+    return at;
 }

@@ -918,6 +918,15 @@ typedef struct {
     const i64 *time;
 } riata_events;
 
+/* The same to be filled, without ids; indptr[0] is 0. */
+typedef struct {
+    i64 *indptr;
+    u32 *hash;
+    double *value, *label, *weight;
+    u8 *subject;
+    i64 *time;
+} riata_joined;
+
 /* Write a payload of each of `parts` parts of events, one behind another.
  *   stop       i64[parts]     where each part ends; each has an event, and all have all
  *   power      as for `riata_decimals`
@@ -928,6 +937,29 @@ typedef struct {
  * Source       riata/store/payload.py */
 EXPORT i64 riata_write_payloads(const riata_events *events, const i64 *stop, i64 parts, const double *power, i64 powers, i64 *indptr,
                                 u8 *payload, i64 *end);
+
+/* Rows start:stop of events, and names that came with them, as riata_keep_names takes them. */
+typedef struct {
+    const riata_events *events;
+    const u8 *names;
+    i64 start, stop;
+} riata_part;
+
+/* Put the rows of parts one behind another into `joined`, which has room for them. Ids are not taken, and events without subjects or
+ * times have zeros and INT64_MIN, if there is room for any.
+ * Source       riata/store/sqlite/joint.py */
+EXPORT void riata_join_parts(const riata_part *parts, i64 n, riata_joined *joined);
+
+/* Write the names of the parts of each model, one list behind another, each name where it comes first. A name whose probes give up may
+ * come again.
+ *   end        i64[models]       where the parts of each model end
+ *   table      u32[size]         all 0, overwritten; size = 2^k > twice the names
+ *   found      u64[names], is_first u8[names]   scratch
+ *   content    u8[bytes of the names of all parts]   written; list_end i64[models]: where each list ends
+ * Returns      the end of the last
+ * Source       riata/store/sqlite/joint.py */
+EXPORT i64 riata_join_names(const riata_part *parts, const i64 *end, i64 models, u32 *table, i64 size, u64 *found, u8 *is_first,
+                            u8 *content, i64 *list_end);
 
 /* ---- about.c: numerics -------------------------------------------------------------------------------------------- */
 

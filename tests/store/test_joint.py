@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Corrupt, LogGap, NotFound, Unavailable
+from riata.native.declarations import STRUCTS
 from riata.run.state.repair import accept
-from riata.store.payload import decode_batch
+from riata.store.payload import decode_batch, encode_batch
 from riata.store.sqlite import directory
 from riata.store.sqlite.joint import JointLog, decode_joint, encode_joint, left_in
 from riata.store.sqlite.offline import verify
@@ -21,7 +23,7 @@ from riata.store.sqlite.schema import DATABASE_NAME, JOINT
 from riata.store.sqlite.session import DiskFull
 from riata.store.sqlite.store import JOINT_RECORDS_MAX, SqliteStore, open_sqlite, read_sqlite
 from riata.store.store import Append, Appended, Head, JointRows, Record, joint
-from riata.wire.batch import Batch, join_batches
+from riata.wire.batch import Batch, join_batches, slice_rows
 from riata.wire.names import Names
 from tests.doubles.memory_store import MemoryStore
 from tests.refused import refused
@@ -304,3 +306,48 @@ def test_parts_of_one_batch_stay_whole() -> None:
     parts = [append.batch for append in found.appends(["a", "b", "c", "d"])]
     assert all(isinstance(part, Batch) for part in parts)
     assert same(join_batches([part for part in parts if part is not None]), batch)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_rows_and_names_of_a_model_are_those_of_its_parts_in_order(seed: int) -> None:
+    rng, found = np.random.default_rng(seed), JointLog()
+    batches: dict[str, list[Batch]] = {}
+    names: dict[str, dict[tuple[int, bytes], None]] = {}
+    for at in range(12):
+        models = [model for model in MODELS if rng.random() < 0.6] or ["a"]
+        stop = rng.integers(1, 4, len(models)).cumsum().tolist()
+        batch = random_batch(rng, stop[-1])
+        if at % 3 == 0:
+            batch = replace(batch, subject=rng.integers(0, 3, (batch.n, 16)).astype(np.uint8))
+        if at % 4 == 0:
+            batch = replace(batch, time=rng.integers(0, 9, batch.n), weight=rng.random(batch.n) + 0.5)
+        told = [[(int(k), b"n%d" % k) for k in rng.integers(0, 40, rng.integers(0, 9))] for _ in models]
+        rows = JointRows(tuple(models), stop, batch, [Names.of(pairs) for pairs in told], at)
+        found.add(rows, at + 1)
+        for model, pairs, (start, end) in zip(models, told, rows.spans(), strict=True):
+            batches.setdefault(model, []).append(slice_rows(batch, start, end))
+            names.setdefault(model, {}).update(dict.fromkeys(pairs))
+    chosen = [*found.left][: seed % 5 + 1]
+    for append in found.appends(chosen):
+        assert append.batch is not None
+        assert append.encoded is not None
+        assert append.encoded.payload == encode_batch(join_batches(batches[append.model]))
+        assert same(decode_batch(append.encoded.payload), append.batch)
+        assert [*append.names] == [*names[append.model]]
+    assert [append.model for append in found.appends([*chosen, "unknown"])] == chosen
+    assert found.features == sum(part.nnz for parts in batches.values() for part in parts)
+    found.forget(MODELS)
+    assert (found.features, found.first_event()) == (0, None)
+
+
+def test_no_name_is_lost_if_many_were_chosen_to_collide() -> None:
+    hostile = [(k << 40, b"n%d" % k) for k in range(1, 300)]
+    found = JointLog()
+    for event in (1, 2):
+        found.add(JointRows(("a",), [1], one_row(), [Names.of(hostile)], 7), event)
+    [append] = found.appends(["a"])
+    assert {*append.names} == {*hostile}
+
+
+def test_the_structure_of_a_part_has_the_fields_that_are_written_as_numbers() -> None:
+    assert [name for name, _ in STRUCTS["riata_part"]] == ["events", "names", "start", "stop"]

@@ -251,8 +251,3 @@ def test_a_body_that_repeats_its_names_lists_few_of_them_again_and_the_next_body
 
 def test_the_structure_of_shown_names_has_the_fields_that_are_written_as_numbers() -> None:
     assert [name for name, _ in STRUCTS["riata_shown"]] == ["data", "kind", "span", "slow", "slow_end"]
-
-
-@pytest.mark.parametrize("pairs", [[], [(9, b"a")], [(9, b"a"), (3, b"bb"), (9, b"a"), (3, b"bb"), (1, b"")]])
-def test_once_keeps_each_name_where_it_comes_first(pairs: list[tuple[int, bytes]]) -> None:
-    assert [*Names.of(pairs).once()] == list(dict.fromkeys(pairs))

@@ -180,9 +180,7 @@ def encode_parts(batch: Batch, stop: I64) -> list[bytes]:
     if wrong:
         raise BadInput(f"batch: {wrong}", "bad_batch")
     n, parts = len(batch.label), len(stop)
-    each = zip(_arrays_of(batch), _KINDS, strict=True)
-    given = [None if one is None else np.ascontiguousarray(one, kind) for one, kind in each]
-    events = np.array([n, *[0 if one is None else address(one) for one in given]], np.int64)
+    events, *_kept = events_of(batch)
     whole = np.empty(_EVENT_BYTES * n + _FEATURE_BYTES * len(batch.hash) + _HEAD.size * parts, np.uint8)
     stop, end, indptr = np.ascontiguousarray(stop, np.int64), np.empty(parts, np.int64), np.empty(n + 1, np.int64)
     write = for_bytes(len(whole)).write_payloads
@@ -194,6 +192,14 @@ def encode_parts(batch: Batch, stop: I64) -> list[bytes]:
         return [whole[: end.item()].tobytes()]
     joined, last = whole[: end[-1]].tobytes(), end.tolist()
     return [joined[start:stop] for start, stop in zip([0, *last[:-1]], last, strict=True)]
+
+
+def events_of(batch: Batch) -> tuple[NDArray[Any], ...]:
+    """Return the `riata_events` of a batch, followed by the arrays that it refers to, which the caller keeps."""
+    each = zip(_arrays_of(batch), _KINDS, strict=True)
+    given = [None if one is None else np.ascontiguousarray(one, kind) for one, kind in each]
+    events = np.array([len(batch.label), *[0 if one is None else address(one) for one in given]], np.int64)
+    return events, *[one for one in given if one is not None]
 
 
 def decode_batch(payload: bytes) -> Batch:

@@ -205,17 +205,17 @@ def write_ahead(batch: Batch, accepted_ms: int) -> Encoded:
 
     Raises `BadInput` as `encode_batch` does.
     """
-    return write_parts_ahead(batch, np.array([batch.n]), accepted_ms)[0]
+    return write_parts_ahead(batch, np.array([batch.n]), [accepted_ms])[0]
 
 
-def write_parts_ahead(batch: Batch, stop: I64, accepted_ms: int) -> list[Encoded]:
+def write_parts_ahead(batch: Batch, stop: I64, accepted_ms: Sequence[int]) -> list[Encoded]:
     """As `write_ahead` for each part of `batch`, with one call of the core. stop : where each part ends"""
     found, start = [], 0
-    for end, payload in zip(stop.tolist(), encode_parts(batch, stop), strict=True):
+    for end, payload, moment in zip(stop.tolist(), encode_parts(batch, stop), accepted_ms, strict=True):
         part, start = slice_rows(batch, start, end), end
-        digest = record_digest("observe", part.n, accepted_ms, payload)
+        digest = record_digest("observe", part.n, moment, payload)
         with_id = np.flatnonzero(part.has_id).tolist() if payload[_FLAGS_AT] & IDS else []
-        found.append(Encoded(part, accepted_ms, payload, digest, row_digests(part, with_id)))
+        found.append(Encoded(part, moment, payload, digest, row_digests(part, with_id)))
     return found
 
 

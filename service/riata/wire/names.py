@@ -28,7 +28,7 @@ from riata.wire.rows import EQUALS, FOUND, NAMESPACE, WORD, BatchBuilder
 _LINE_WORDS: Final = 8
 _COUNT_BYTES: Final = 4  # u32
 _NAMES_AT_FIRST: Final = 512  # small, because most models have few names and there may be a thousand models
-_ENTRY_BYTES: Final = 12  # u64 fingerprint, u32 length
+NAME_BYTES_MIN: Final = 12  # of each name: u64 fingerprint, u32 length
 _EMPTY = np.uint64(0)
 
 _SPARE: Final = 4  # places of the table for each record
@@ -93,9 +93,9 @@ class Names(Sequence[tuple[int, bytes]]):
     def from_bytes(cls, content: bytes) -> Names:
         """Read what the log has. Raises `Corrupt`."""
         names, size = cls(content), len(content) - _COUNT_BYTES
-        if size < 0 or size < len(names) * _ENTRY_BYTES:
+        if size < 0 or size < len(names) * NAME_BYTES_MIN:
             raise Corrupt(f"names: {len(content)} bytes are too few for {len(names)} names")
-        lengths, text = int(names.length.sum(dtype=np.uint64)), size - len(names) * _ENTRY_BYTES
+        lengths, text = int(names.length.sum(dtype=np.uint64)), size - len(names) * NAME_BYTES_MIN
         if lengths != text:
             raise Corrupt(f"names: the lengths add up to {lengths}, there are {text} bytes of text")
         return names
@@ -113,7 +113,7 @@ class Names(Sequence[tuple[int, bytes]]):
     @property
     def text(self) -> U8:
         """u8[sum of length], the names one behind another."""
-        return np.frombuffer(self.content, np.uint8, offset=_COUNT_BYTES + _ENTRY_BYTES * len(self))
+        return np.frombuffer(self.content, np.uint8, offset=_COUNT_BYTES + NAME_BYTES_MIN * len(self))
 
     def take(self, wanted: U8) -> Names:
         """The names whose entry in `wanted`, u8[k], is not 0; itself if that is all of them."""
@@ -122,18 +122,11 @@ class Names(Sequence[tuple[int, bytes]]):
             return self
         return Names.made(self.fingerprint[chosen], self.length[chosen], self.text[np.repeat(chosen, self.length)])
 
-    def once(self) -> Names:
-        """The names, each where it comes first."""
-        first = np.unique(self.fingerprint, return_index=True)[1]
-        wanted = np.zeros(len(self), np.uint8)
-        wanted[first] = 1
-        return self.take(wanted)
-
     def cut(self, stops: Iterable[int]) -> Iterator[Names]:
         """Yield the names up to each of `stops`, which do not fall, from where those before end."""
         content, count = self.content, len(self)
         ends = [0, *self.length.cumsum(dtype=np.int64).tolist()]
-        lengths, text, a = _COUNT_BYTES + 8 * count, _COUNT_BYTES + _ENTRY_BYTES * count, 0
+        lengths, text, a = _COUNT_BYTES + 8 * count, _COUNT_BYTES + NAME_BYTES_MIN * count, 0
         for b in stops:
             yield Names(
                 (b - a).to_bytes(_COUNT_BYTES, "little")

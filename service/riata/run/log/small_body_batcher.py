@@ -224,7 +224,8 @@ class SmallBodyBatcher:
             return [_Fleet(rows, alike, np.diff(read.stop, prepend=0).tolist())]
         flights: list[_Flight | _Fleet] = []
         start = 0
-        for group, names, encoded in zip(alike, read.names, write_parts_ahead(batch, read.last, now_ms), strict=True):
+        encodings = write_parts_ahead(batch, read.last, [now_ms] * len(alike))
+        for group, names, encoded in zip(alike, read.names, encodings, strict=True):
             append = Append(group.model, "observe", now_ms, encoded.batch, names=names, only_if_all_new=True, encoded=encoded)
             end = start + len(group.smalls)
             first_row = int(read.stop[start - 1]) if start else 0

@@ -19,22 +19,25 @@ Theory of operation
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from struct import Struct
+from typing import Final
 
 import numpy as np
 
+from riata.base.arrays import I64
 from riata.base.errors import Corrupt
-from riata.store.payload import decode_batch, encode_batch
+from riata.native.library import address, core, for_bytes, struct
+from riata.store.payload import ID_BYTES, decode_batch, encode_batch, events_of
+from riata.store.records import write_parts_ahead
 from riata.store.sqlite.schema import JOINT
 from riata.store.store import Append, Head, JointRows, Record
-from riata.wire.batch import join_batches, slice_rows
-from riata.wire.names import Names, NamesOfEach
+from riata.wire.batch import Batch
+from riata.wire.names import NAME_BYTES_MIN, Names, NamesOfEach
 
 JOINT_VERSION: Final = 1
-_HEAD = struct.Struct("<B3xI")
+_HEAD = Struct("<B3xI")
 _PART = np.dtype([("lineage", "V16"), ("first", "<u8"), ("rows", "<u4"), ("bytes", "<u4")])
 
 
@@ -72,27 +75,33 @@ def decode_joint(record: Record, known: Mapping[bytes, str]) -> tuple[JointRows,
     return JointRows(models, stop, batch, names, record.accepted_ms), parts["first"].tolist()
 
 
-class _Part(NamedTuple):
-    """Rows start:end of a joint record."""
+class _Source:
+    """The rows of a joint record as the core takes them."""
 
-    rows: JointRows
-    start: int
-    end: int
-    names: Names
-
-    def features(self) -> int:
-        """Return how many features they have."""
-        indptr = self.rows.batch.indptr
-        return int(indptr[self.end] - indptr[self.start])
+    def __init__(self, rows: JointRows) -> None:
+        names = NamesOfEach.of(rows.names)
+        text = np.frombuffer(names.content, np.uint8)
+        self.accepted_ms = rows.accepted_ms
+        self.has_subjects, self.has_times = rows.batch.subject is not None, rows.batch.time is not None
+        self._events, *self._kept = (*events_of(rows.batch), text)
+        self.features = np.diff(rows.batch.indptr[rows.stop], prepend=0).tolist()
+        self.name_bytes = np.diff(names.stop, prepend=0).tolist()
+        events, at = address(self._events), address(text)
+        each = zip((0, *names.stop[:-1]), rows.spans(), strict=True)
+        self.parts = [(events, at + begin, start, stop) for begin, (start, stop) in each]  # of each model a `riata_part`
 
 
 @dataclass(slots=True)
 class _Left:
-    """The rows of one model that are left. event : of the oldest joint record with any"""
+    """The rows of one model that are left. event : of the oldest joint record with any; parts : of these sources"""
 
     event: int
-    parts: list[_Part] = field(default_factory=list)
+    accepted_ms: int
+    sources: list[_Source] = field(default_factory=list)
+    parts: list[tuple[int, int, int, int]] = field(default_factory=list)
     rows: int = 0
+    features: int = 0
+    name_bytes: int = 0
 
 
 class JointLog:
@@ -109,35 +118,80 @@ class JointLog:
 
     def add(self, rows: JointRows, event: int, but: Iterable[int] = ()) -> None:
         """Note the rows of the joint record with an event. but : numbers of the models whose rows their logs have"""
-        skipped = set(but)
-        for at, (model, (start, end), names) in enumerate(zip(rows.models, rows.spans(), rows.names, strict=True)):
+        skipped, source = set(but), _Source(rows)
+        each = zip(rows.models, source.parts, source.features, source.name_bytes, strict=True)
+        for at, (model, part, features, name_bytes) in enumerate(each):
             if at in skipped:
                 continue
             left = self.left.get(model)
             if left is None:
-                left = self.left[model] = _Left(event)
-            left.parts.append(_Part(rows, start, end, names))
-            left.rows += end - start
-            self.features += left.parts[-1].features()
+                left = self.left[model] = _Left(event, rows.accepted_ms)
+            left.sources.append(source)
+            left.parts.append(part)
+            left.rows += part[3] - part[2]
+            left.features += features
+            left.name_bytes += name_bytes
+            self.features += features
 
     def first_event(self) -> int | None:
         """Return the event of the oldest joint record that is still needed; None if none is."""
         return min((left.event for left in self.left.values()), default=None)
 
-    def appends(self, models: Iterable[str]) -> Iterator[Append]:
-        """Yield for each model that has rows left the append that distributes them."""
-        for model in models:
-            if (left := self.left.get(model)) is not None:
-                batch = join_batches([slice_rows(part.rows.batch, part.start, part.end) for part in left.parts])
-                names = Names.joined([part.names for part in left.parts if part.names]).once()
-                yield Append(model, "observe", left.parts[0].rows.accepted_ms, batch, names=names)
+    def appends(self, models: Iterable[str]) -> list[Append]:
+        """Return for each model that has rows left the append that distributes them."""
+        found = {model: left for model in models if (left := self.left.get(model)) is not None}
+        if not found:
+            return []
+        several = [*found.values()]
+        parts = np.array([part for left in several for part in left.parts], np.int64)
+        stop, accepted_ms = np.array([left.rows for left in several]).cumsum(), [left.accepted_ms for left in several]
+        encodings, names = write_parts_ahead(_joined_rows(several, parts), stop, accepted_ms), _joined_names(several, parts)
+        return [
+            Append(model, "observe", encoded.accepted_ms, encoded.batch, names=some, encoded=encoded)
+            for model, encoded, some in zip(found, encodings, names, strict=True)
+        ]
 
     def forget(self, models: Iterable[str]) -> None:
         """Forget the rows of models: their logs have them, or the models were dropped."""
         for model in models:
-            left = self.left.pop(model, None)
-            for part in () if left is None else left.parts:
-                self.features -= part.features()
+            if (left := self.left.pop(model, None)) is not None:
+                self.features -= left.features
+
+
+def _joined_rows(several: Sequence[_Left], parts: I64) -> Batch:
+    """Return the rows of several models one behind another, with one call of the core. parts : a `riata_part` for each"""
+    n, nnz = sum([left.rows for left in several]), sum([left.features for left in several])
+    sources = {source for left in several for source in left.sources}
+    rows = Batch(
+        indptr=np.zeros(n + 1, np.int64),
+        hash=np.empty(nnz, np.uint32),
+        value=np.empty(nnz),
+        label=np.empty(n),
+        weight=np.empty(n),
+        event_id=np.zeros((n, ID_BYTES), np.uint8),
+        has_id=np.zeros(n, np.bool_),
+        subject=np.empty((n, ID_BYTES), np.uint8) if any(source.has_subjects for source in sources) else None,
+        time=np.empty(n, np.int64) if any(source.has_times for source in sources) else None,
+    )
+    arrays = {name: getattr(rows, name) for name in ("indptr", "hash", "value", "label", "weight", "subject", "time")}
+    core.join_parts(address(parts), len(parts), struct("riata_joined", **arrays))
+    return rows
+
+
+def _joined_names(several: Sequence[_Left], parts: I64) -> NamesOfEach:
+    """Return the names that came with the rows of each, each where it comes first."""
+    size = sum([left.name_bytes for left in several])
+    most = size // NAME_BYTES_MIN
+    table, found, is_first = (
+        np.zeros(1 << (2 * most).bit_length(), np.uint32),
+        np.empty(most, np.uint64),
+        np.empty(most, np.uint8),
+    )
+    end, content = np.array([len(left.parts) for left in several]).cumsum(), np.empty(size, np.uint8)
+    stop = np.empty(len(several), np.int64)
+    given = address(parts), address(end), len(several), address(table), len(table), address(found), address(is_first)
+    used = for_bytes(size).join_names(*given, address(content), address(stop))
+    return NamesOfEach(content[:used].tobytes(), stop.tolist())
 
 
 def left_in(record: Record, known: Mapping[bytes, str], heads: Mapping[str, Head], log: JointLog) -> None:

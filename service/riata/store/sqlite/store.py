@@ -265,8 +265,7 @@ class SqliteStore:
         return self._joint.features
 
     def distribute(self, models: Iterable[str]) -> None:
-        appends = list(self._joint.appends(models))
-        if appends:
+        if appends := self._joint.appends(models):
             logged = list(zip(appends, self._append(appends, partial(self._session.write, of_models=False)), strict=True))
             if lacking := [append.model for append, one in logged if one.record is None]:
                 raise StoreFailed(f"acknowledged rows of {', '.join(lacking)} were refused by the log")
