@@ -282,7 +282,7 @@ def main() -> int:
     """Run and report."""
     parser = contest.arguments(__doc__ or "")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each side in each round")
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     seconds, repeats = (0.5, 1) if options.quick else (options.seconds, options.repeats)
     tables = []
