@@ -19,6 +19,7 @@ from riata.base.directories import keep_private
 from riata.base.errors import BadInput
 from riata.base.hosts import Hosts, read_hosts
 from riata.base.log_lines import log_to_stderr
+from riata.base.process import cores
 from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.engine import Engine
@@ -53,6 +54,7 @@ log = logging.getLogger("riata")
 EXIT_STORE_FAILED = 70  # the disk failed: the next start reads what it holds
 EXIT_LOST = 75  # another process owns the store, or the store was rolled back: the next start accepts its state
 FILES_MAX = 65_536
+PARSE_THREADS_MAX = 2
 COPY_BYTES_PER_S = 16 * 2**20  # of the log, for archives and refits; 1,000,000 events of 75 features take about two minutes
 NOTE = "store.note"  # in the data directory of each process on a shared store
 _M_TRIM_THRESHOLD = -1  # parameter numbers of glibc's malloc.h
@@ -220,7 +222,7 @@ def web_settings(settings: Settings) -> WebSettings:
         import_bytes_max=512 * 2**20,
         bodies_bytes_max=settings.bodies_bytes_max,
         body_deadline_s=settings.body_timeout_s,
-        parse_threads=2,
+        parse_threads=min(max(1, cores() - 1), PARSE_THREADS_MAX),
         docs=settings.docs,
         console=settings.console,
         fast_path=True,
