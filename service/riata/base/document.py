@@ -14,13 +14,13 @@ import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen
 
 from riata.base.errors import BadInput, nearest
+from riata.base.frozen_dataclass import frozen_dataclass
 
 T = TypeVar("T")
 ABSENT: Final = {"absent": True}  # metadata of a field whose default only stands for its absence; the contract has no default
@@ -46,7 +46,7 @@ class DocumentValue:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class ByKind:
     """In the annotation of a field: its value is one of several dataclasses. Each has a field `kind` with its name.
 
@@ -226,7 +226,7 @@ def _check_bound(bound: object, value: Any, path: str) -> None:
 C = TypeVar("C")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Exclusion(Generic[C]):
     """A setting, and another one or a condition that it excludes.
 

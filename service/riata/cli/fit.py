@@ -217,7 +217,7 @@ def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) 
     """Return the report. Its figures are progressive: each row is predicted before it is learnt."""
     published = run.published()
     figures = published.figures
-    weights = run.state.served_weights()
+    weights = published.model.weights
     return {
         "rows": run.rows,
         "learnt": run.learnt,

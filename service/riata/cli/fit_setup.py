@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,6 +15,7 @@ import typer
 
 from riata.base.directories import write_whole
 from riata.base.errors import BadInput, Malformed
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.cli.model_setup import (
     add_curves,
     apply_setting,
@@ -119,7 +119,7 @@ def read_document(path: Path) -> dict[str, Any]:
 INTERRUPTED: Final = 130
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Request:
     """What both ways of fitting are asked for."""
 

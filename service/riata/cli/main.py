@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 import threading
@@ -18,8 +19,11 @@ HELP: Final = (["--help"], ["-h"], list[str]())
 def main() -> None:
     """Run the command."""
     hold_standard_streams()
+    gc.disable()  # what is imported stays, and looking for garbage among it takes time
+    verb = asked_for(sys.argv[1:])
+    gc.enable()
     try:
-        asked_for(sys.argv[1:])()
+        verb()
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             leave(end.code or 0)

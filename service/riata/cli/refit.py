@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from riata.base.errors import BadInput
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.cli.connect import DEFAULT_URL, ModelArgument, UrlOption, connected
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 from riata.cli.option_groups import takes_groups
@@ -50,7 +50,7 @@ EXAMPLE: Final = """Examples:
 - `riata refit clicks --data ./riata-data --out clicks.riata`, then `POST /models/clicks/import`, replaces the model."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class RefitSolver(SolverGiven):
     """The solver of a refit."""
 

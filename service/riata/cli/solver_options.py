@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riata.base.errors import BadInput
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.wire.solver_options import SolverOptions, described
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def _option(help_: str, least: float = 1) -> Any:
     return typer.Option(min=least, help=help_, rich_help_panel=PANEL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class SolverGiven:
     """The solver, and what it is asked for."""
 
@@ -108,7 +109,7 @@ def group_tables(file: Path | None, given: Iterable[str]) -> dict[str, Any]:
 POOL_PANEL: Final = "Options of the pool"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class PoolOptions:
     """Where passes run: in threads, unless there are `processes` or the address of a Dask scheduler. `patience_s`: of the pools
     that have it; None: their default."""

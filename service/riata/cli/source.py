@@ -11,13 +11,13 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BufferedReader, RawIOBase
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
 from riata.base.errors import BadInput, Malformed
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.wire.readers import FILE_READERS, reader_named
 
 _BEFORE_A_ROW: Final = b"\xef\xbb\xbf \t"
@@ -40,7 +40,7 @@ _MARKS: Final = (
 _ONE_BYTE: Final = ("cp1252", "latin1")  # as `iconv` calls them; every byte is a character of the second one
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Chunk:
     """The rows of one request. `numbers[i]` is the line in the file, from 1, of row i, and `lines[i]` the row."""
 
@@ -87,7 +87,7 @@ def numbered_lines(source: Iterable[bytes], start: int = 1) -> Iterator[tuple[in
             yield number, line
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Rows:
     """A file being read.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
 from riata.base.errors import BadInput
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.wire.given import Given
 from riata.wire.tables import BadRow, Roles
 
@@ -42,7 +43,7 @@ class Watcher:
         """This row is left out."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Layout:
     """How a file is to be read: its format, or auto, and what the columns of a table are.
 
@@ -75,7 +76,7 @@ class Layout:
             raise BadInput(f"{name}: options about columns are for CSV and Parquet; or say --format csv", "bad_option")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class ColumnOptions:
     """What columns of a table are, as options say."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct as layout
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from riata.base.arrays import F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.frozen import check_numbers
 from riata.learn.slot_table import HASH_BITS
 from riata.maths.hashing import FIELD_EQUALS
@@ -47,7 +48,7 @@ class Part(NamedTuple):
     sent: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Apart:
     """Values that have another in their place.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,7 +17,7 @@ from riata.native.library import core
 from riata.wire.batch import Batch
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Posterior:
     """Weighted draws from the posterior distribution of the weights.
 
@@ -167,7 +166,7 @@ class Sample(NamedTuple):
     floor: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Sketch:
     """Copies of a learner's quadratic approximation of the log-likelihood, about its present weights.
 
@@ -226,7 +225,7 @@ class Sketch:
     still: tuple[U32, F64] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Shadow:
     """The test-then-train results of another penalty, on the same sketch.
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I32, I64, U32, Arrays, read_only
 from riata.base.errors import Corrupt
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.frozen import check_numbers
 from riata.native.library import core, struct
 from riata.native.rows import features_of
@@ -42,7 +43,7 @@ NUMBERS: Final = ("shape_value", "shape_intercept")
 PARTS: Final = (*CELLS, *NUMBERS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Shapes:
     """Intervals of columns, and pairs of columns; and the numbers of their cells.
 
@@ -241,7 +242,7 @@ def read_cells(arrays: Arrays) -> Shapes:
     return Shapes(column.astype(np.uint32), edges, begins, pairs, np.zeros(0))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Wanted:
     """Columns and pairs that have shapes, by hashes, as settings name them; None: those that are found.
 

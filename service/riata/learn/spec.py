@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
 
 from annotated_types import doc
 
 from riata.base.arrays import F64, I64, U32, Arrays
 from riata.base.errors import BadInput
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.apart import Apart
 from riata.learn.learner import Learner
 from riata.learn.one_vs_rest import OneVsRest
@@ -22,7 +23,7 @@ from riata.learn.one_vs_rest import OneVsRest
 # that one pass over the events at the solution leaves.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Sums:
     """Sums over events i of weight w_i, with slope r_i and curvature h_i of the log-likelihood at the margin of the solution.
 
@@ -42,7 +43,7 @@ class Sums:
     peak: F64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Adopted:
     """A solution with its sums.
 
@@ -170,7 +171,7 @@ class LearnerSettings:
 C = TypeVar("C", bound=LearnerSettings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerSpec(Generic[C]):
     """One learner: the `SPEC` of `riata.learn.<kind>`, found by its name in `riata.learn.kinds`.
 

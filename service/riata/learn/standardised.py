@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.frozen import check_counts, check_numbers, check_slots
 from riata.learn.held_rows import NAMES, Around, FirstRows, no_first_rows, rows_of
 from riata.learn.learner import Learner, Sketch, Stepped, Weights, step_each
@@ -181,7 +182,7 @@ def _frozen(standards: Standards, ended: bool) -> Arrays:
 # root mean square about it.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Standards:
     """Middles and spreads by slot.
 

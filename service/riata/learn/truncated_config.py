@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, doc
 
 from riata.base.document import DocumentValue, Exclusion, refuse
 from riata.base.errors import BadInput, nearest
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import NAME_BYTES_MAX
 from riata.learn.shapes import COLUMNS_MAX, PAIRS_MAX
 from riata.learn.spec import LearnerSettings
@@ -59,7 +60,7 @@ EXCLUSIONS: Final[Sequence[Exclusion[TruncatedGradientConfig]]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Missing:
     """Values of a feature that stand for a missing one. The name is as in explanations; `*` means every feature."""
 
@@ -67,7 +68,7 @@ class Missing:
     values: Annotated[tuple[float, ...], MaxLen(VALUES_MAX)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class DeclaredShapes(DocumentValue):
     """Columns and pairs that have shapes, by names as in explanations, each once and in order; None: those that are found."""
 
@@ -138,7 +139,7 @@ def _pairs(given: object, path: str) -> tuple[tuple[str, str], ...] | None:
     return tuple(sorted(found))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class TruncatedGradientConfig(LearnerSettings):
     """Settings of truncated gradient.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import F64
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.apart import Part
 from riata.learn.learner import Weights
 from riata.learn.shapes import Shapes
@@ -23,7 +23,7 @@ LARGEST: Final = sys.float_info.max
 SMALLEST_NORMAL: Final = sys.float_info.min  # the parsers drop features with smaller values
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Contribution:
     """The contribution of one feature to the margin. weight and contribution are 0.0 for a feature unknown to the model.
 
@@ -43,7 +43,7 @@ class Contribution:
     sent: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Explanation:
     """The parts of a margin.
 
@@ -158,7 +158,7 @@ def _interval(name: str, ends: tuple[float, float]) -> str:
     return ("" if math.isinf(ends[0]) else f"{low} < ") + name + ("" if math.isinf(ends[1]) else f" <= {high}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class NamedWeight:
     """One weight. `feature` is the first name seen in the slot (with the requested prefix), None if no name
     is stored; `names` are all of them; `std_error` is None if it is unknown."""
@@ -195,7 +195,7 @@ def top_weights(weights: Weights, errors: F64, top: int, prefix: str, book: Name
 # Groups and runs of features in an explanation: what each adds to a margin, beside what each feature adds.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Run:
     """Features of one group that are in a model together. first, last : names of the first and the last of them, in order"""
 
@@ -205,7 +205,7 @@ class Run:
     features: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Partition:
     """The runs of a model that have a weight.
 
@@ -246,7 +246,7 @@ class Partition:
 # What the columns and pairs of columns with shapes add to a margin, by value: `GET /models/{m}/shapes`.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class ColumnEffect:
     """What a column adds: at x, `weight` * x and the value of the interval that x is in.
 
@@ -265,7 +265,7 @@ class ColumnEffect:
     range: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class PairEffect:
     """What two columns that a row both has add together.
 

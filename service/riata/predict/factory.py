@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, cast
 
 import numpy as np
 
 from riata.base.arrays import F64, U32, Arrays, read_only
 from riata.base.errors import Corrupt
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.apart import DECLARED, Apart, read_apart
 from riata.learn.apart import PARTS as APART
 from riata.learn.frozen import check_names, check_numbers, check_slots
@@ -32,7 +33,7 @@ CLASS_PARTS: Final = ("class_slot", "class_beta", "class_intercept", "class_end"
 CLASS_NUMBERS: Final = ("class_shape_value", "class_shape_intercept")  # of the shapes of each class, one after another
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class ClassModel:
     """A model of k classes, by one-vs-rest. `weights` has those of each class as `heads`; its maker gives them away."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from typing import Any, Final, Literal, Protocol
@@ -11,6 +10,7 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, Arrays
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.learner import Weights
 from riata.native.library import copy_struct, core, struct
 from riata.predict.explain import Explanation
@@ -91,7 +91,7 @@ class OneRow:
 Labels = Literal["0/1", "-1/+1", "real", "classes"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Origin:
     """What stays the same from one version of a model to the next. lineage : 16 bytes drawn when the model was created."""
 
@@ -104,7 +104,7 @@ class Origin:
 OUTSIDE_SPAN: Final = "a feature, or a combination of features, did not occur in the rows that were learnt"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Scores:
     """Answers to the n rows of a batch.
 

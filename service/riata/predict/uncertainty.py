@@ -37,12 +37,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32, read_only
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.halt import lent
 from riata.learn.learner import Sample, Sketch, Weights
 from riata.learn.slot_table import HASH_BITS
@@ -100,7 +100,7 @@ SPREAD: Final = ("place", "variance", "covariance", "row")  # the names of these
 SPAN: Final = ("prior_part", "met", "still", "still_at")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Covariance:
     """What a sketch says about how its weights scatter.
 
@@ -153,7 +153,7 @@ class Covariance:
         return _by_slot(sketch, rows, scatter, sketch.noise * (matrix * sketch.prior[rows]) @ matrix, _pull_outside(sketch) ** 2)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Uncertainty:
     """How the margins of one published model scatter. Immutable; made by `look_up`."""
 
@@ -437,7 +437,7 @@ ROUNDING: Final = 1e-12  # the same without a common penalty, as a fraction of t
 SWEEPS_MAX: Final = 200  # bounds the time; only penalties near zero need about as many
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Point:
     """The optimum of a sketch under one penalty.
 

@@ -9,7 +9,7 @@ renews its lease, the others follow what it publishes. Each process, and each th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final, Literal, NamedTuple, Protocol, cast
 
@@ -117,7 +117,7 @@ class JointRows:
         return zip((0, *self.stop[:-1]), self.stop, strict=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Generation:
     """One retained checkpoint."""
 
@@ -137,7 +137,7 @@ class Generation:
     info: dict[str, float | int | str] = field(default_factory=dict)  # non-zeros, metrics at that time
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Owner:
     """Fencing token of the writer. Compared for equality of both parts, never by order."""
 
@@ -145,7 +145,7 @@ class Owner:
     nonce: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class PendingPrediction:
     """The features of a prediction whose label is still to come.
 
@@ -159,7 +159,7 @@ class PendingPrediction:
     row: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Edition:
     """A servable model that the owner publishes for followers."""
 
@@ -174,7 +174,7 @@ class Edition:
     digest: Digest  # BLAKE2b-256 over the content
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Standing:
     """State of a model in a shared store: its log, its newest generation and its newest edition (numbers and events 0 for none).
 
@@ -416,7 +416,7 @@ def names_in_log(store: Store, model: str, after_seq: int = 0) -> Names:
 # The processes that share a store: the one that owns it, and what each says of itself.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Holder:
     """Owner of a shared store, and the time until its lease expires unless it is renewed."""
 

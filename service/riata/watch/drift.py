@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from annotated_types import Ge, Le
 
 from riata.base.arrays import F64, I64, U8, Arrays
 from riata.base.errors import BadInput, Corrupt
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.learner import Stepped
 from riata.maths.links import LINKS, Answers
 from riata.native.library import core, struct
@@ -27,7 +28,7 @@ KEEP: Final = 0.01
 KEEP_MIN: Final = 1e-6  # less is as good as nothing
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class DriftConfig:
     """The detector of drift, and what follows an alarm."""
 
@@ -107,7 +108,7 @@ class DriftState(NamedTuple):
     seen: U8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Alarm:
     """A change that was detected.
 

@@ -6,7 +6,6 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar
 
@@ -15,6 +14,7 @@ from annotated_types import Ge, Le
 
 from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.base.errors import Corrupt
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.learner import Stepped, Weights
 from riata.learn.slot_table import zero_table
 from riata.maths.links import LINKS, REAL, Answers
@@ -263,7 +263,7 @@ class Tally(NamedTuple):
     histogram: F64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class ProgressiveConfig:
     """What is measured. `answers` is the learner's link, or "real" if labels are any number."""
 

@@ -9,13 +9,14 @@ never changed: each step returns another one, so the model that is served may ho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.learner import Weights
 from riata.watch.observer import Observer, freeze_names, thaw_names
 
@@ -24,7 +25,7 @@ POINTS_MAX: Final = 256
 EXAMPLES_MAX: Final = 2**62
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_dataclass(frozen=True, slots=True, eq=False)
 class WeightHistory:
     """A pure function of the calls that made it.
 

@@ -7,7 +7,7 @@ its class: 0, 1, 2, … The names in their order are a setting of the model, whi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from annotated_types import Ge, Le, MaxLen
 
 from riata.base.arrays import F64, I64
 from riata.base.errors import BadInput
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.wire.parsed import Parsed, Reading, RowError, without_rows
 from riata.wire.rows import CLASS_NAME_LENGTH_MAX, CLASS_START, CLASS_STOP
 from riata.wire.scan import is_class_name
@@ -23,7 +24,7 @@ CLASSES_MAX: Final = 256
 TOO_MANY: Final = "too_many_classes"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class ClassesConfig:
     """The classes of a model whose `labels` are "classes"."""
 

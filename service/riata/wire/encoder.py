@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Protocol
 
 from annotated_types import Ge, Le, MaxLen
@@ -13,6 +12,7 @@ from annotated_types import Ge, Le, MaxLen
 from riata.base.arrays import F64
 from riata.base.document import DocumentValue, Exclusion, refuse, write_document
 from riata.base.errors import BadInput
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import BITS_MAX, BITS_MIN, NAME_BYTES_MAX, NAMES_KEPT_MAX
 from riata.wire.fields import AUTO, CURVE, TEXT, Fields
 
@@ -55,7 +55,7 @@ class CurveTree(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Curves(DocumentValue):
     """The value of `encoder.curves`: fields and their trees, in the order of the names."""
 
@@ -127,7 +127,7 @@ EXCLUSIONS: Final[Sequence[Exclusion[EncoderConfig]]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class EncoderConfig:
     """How names become slots and values become numbers. Any change requires relearning, except of `names_max` and `fields`."""
 

@@ -32,7 +32,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -42,6 +41,7 @@ import numpy as np
 from riata.base.arrays import U64
 from riata.base.document import DocumentValue
 from riata.base.errors import BadInput, nearest
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX
 from riata.maths.hashing import FIELD_NAMESPACE, NUMBER
 from riata.native.library import address, copy_struct, core, struct
@@ -73,7 +73,7 @@ _TIME_OF_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(?::\d{2}(?:
 _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Fields(DocumentValue):
     """The value of `encoder.fields`.
 

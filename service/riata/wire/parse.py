@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, Literal, Self
@@ -61,7 +61,7 @@ _BAD_LABEL: Final = SLUGS[BAD_LABEL][0]
 Labels = Literal["0/1", "-1/+1", "real", "classes"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Context:
     """What the readers need to know about a model.
 
@@ -305,7 +305,7 @@ class JoinedBodies:
     names: Names
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class ForModels:
     """The result of reading bodies of several models.
 
@@ -482,7 +482,7 @@ def _format(content_type: str) -> tuple[Callable[[bytes], bytes | None] | None, 
 KEY_BYTES: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class StoreContext(Context):
     """What the readers need to know about a model, and the key of the store for the digests of subjects."""
 

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U8
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.native.library import core
 from riata.native.reading import list_rows
 from riata.wire.batch import NO_TIME, Batch, Encoded, select_rows
@@ -37,7 +38,7 @@ ID_BYTES: Final = 16
 LEFT_FROM: Final = 2**12  # features; fewer are copied faster than free memory is found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class RowError:
     """Why row `index` (from 0, blank lines not counted) was not accepted: a stable slug, and a readable sentence."""
 
@@ -46,7 +47,7 @@ class RowError:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Joins:
     """Labels of earlier predictions: rows that carry a prediction_id in place of features.
 
@@ -70,7 +71,7 @@ class Joins:
 NO_JOINS: Final = Joins(np.zeros(0, np.int64), [], np.zeros(0), np.zeros(0))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Parsed:
     """The parsed body.
 

@@ -7,8 +7,10 @@ imports little: the command line lists the formats in its help.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from riata.base.frozen_dataclass import frozen_dataclass
 
 if TYPE_CHECKING:
     from riata.wire.encoder import Curves
@@ -46,7 +48,7 @@ class ColumnLines(NamedTuple):
     finish: Callable[[Reading], None]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Functions:
     """The functions that read bodies of one format.
 
@@ -71,7 +73,7 @@ class Functions:
     as_line: Callable[[bytes], bytes | None] = lambda _body: None
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FileRows:
     """Rows as lines of a file, for the command line. A line comes without its line end, a header too (empty if there is none).
 
@@ -99,7 +101,7 @@ class FileRows:
     reason: Callable[[bytes, str, str], tuple[str, str] | None] = lambda _row, _slug, _field: None
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FileColumns:
     """Rows as columns of a file.
 
@@ -111,7 +113,7 @@ class FileColumns:
     bodies: Callable[[Callable[[int], bytes]], Iterator[bytes]]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Reader:
     """One wire format: the `READER` of `riata.wire.readers.<name>`.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from riata.base.errors import BadInput, nearest
+from riata.base.frozen_dataclass import frozen_dataclass
 
 AUTO: Final = "auto"
 LAPS: Final = "laps"  # takes groups of features, which the others do not have; `run_search.RunLasso`
@@ -56,7 +57,7 @@ def described() -> str:
     return ", ".join([AUTO, *(f"{name} ({one.about})" for name, one in SOLVERS.items())])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class SolverOptions:
     """What a solver is asked for. Raises `BadInput` for options that contradict each other.
 

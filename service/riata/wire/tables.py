@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Any, Final
 
 from riata.base.errors import BadInput, nearest
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.wire.given import ABSENT, DISTINCT_MAX, NO, YES, Given, given_value, plain_number
 
@@ -263,7 +264,7 @@ class BadRow(BadInput):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Roles:
     """What the columns of a table are. Columns that are not named here are features.
 
@@ -299,7 +300,7 @@ class Roles:
         return replace(self, kinds={**kinds, **self.kinds}) if kinds else self
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Table:
     """A table in memory. `cells(start, stop)` returns a list for each column, with the values of these rows; `column(i)` all
     values of one."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, Generic, NoReturn, TypeVar
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from riata.base.arrays import F64, U8
 from riata.base.errors import Conflict, Malformed, TooLarge
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import DEDUPE_EVENTS, ERRORS_SHOWN_MAX
 from riata.predict.name_book import NameBook
 from riata.run.state.config import ModelConfig
@@ -45,7 +46,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Block:
     """Whole lines of a file, or a body of columns. position: bytes of the file read up to the end of the block.
 
@@ -57,7 +58,7 @@ class Block:
     scratch: Workspace | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Problem:
     """Why the row in this line, or with this number in a file of columns, was not taken."""
 
@@ -66,7 +67,7 @@ class Problem:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Read:
     """A block and its parsed rows, None if it has no rows. The batch is in `scratch`. ends: lines or rows in the block.
 

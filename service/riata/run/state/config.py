@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen
 
 from riata.base.document import Exclusion, read_document, refuse, write_document
 from riata.base.errors import BadInput, Conflict, Corrupt
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX
 from riata.base.request_trace import ACTOR
 from riata.learn.kinds import KINDS
@@ -180,7 +181,7 @@ EXCLUSIONS: Final[Sequence[Exclusion[ModelConfig]]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class ModelConfig:
     """Everything that determines how a model learns from its events, and how often it is published and saved."""
 
@@ -353,7 +354,7 @@ def stored_document(config: ModelConfig) -> dict[str, Any]:
     return document
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Change:
     """The content of a config event: a configuration, and which configuration it was derived from.
 

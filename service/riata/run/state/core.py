@@ -22,11 +22,11 @@ Theory of operation
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from riata.base.errors import Conflict, LogFork, LogGap
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.store.records import next_chain
 from riata.store.store import Record, Verdict
 
@@ -41,7 +41,7 @@ class Action(Enum):
     CHECKPOINT = "checkpoint"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Schedule:
     """How often to publish and checkpoint; from the model's configuration."""
 

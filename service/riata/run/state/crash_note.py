@@ -25,12 +25,12 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from riata.base.errors import RiataError
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.halt import Halted
 
 log = logging.getLogger("riata.run")
@@ -46,7 +46,7 @@ _DIED_IN: Final = re.compile(rb"Current thread 0x([0-9a-f]+)")
 Stepping = Callable[[str, bytes, int, int], AbstractContextManager[None]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Crash:
     """A step that has ended its process: the events first..last of a model were being learnt."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ from annotated_types import Ge, Gt, Le
 
 from riata.base.arrays import BOOL
 from riata.base.errors import BadInput
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import WEIGHT_MAX
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.wire.batch import UNWEIGHTED, Batch, ByLabel, weighted
@@ -19,7 +20,7 @@ from riata.wire.batch import UNWEIGHTED, Batch, ByLabel, weighted
 COST_MAX: Final = 10**9  # an int, as other settings have: typing caches equal bounds, and pages show whichever came first
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Decision:
     """Costs of the two kinds of error; a right decision costs nothing. 0 and 0: there is nothing to decide."""
 
@@ -44,7 +45,7 @@ class Decision:
         return self.cost_fp / (self.cost_fp + self.cost_fn)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class LabelWeight:
     """By how much the weight of a row is multiplied when it is learnt. Served probabilities are those of the rows as sent."""
 

@@ -7,13 +7,14 @@ module, with an `Observer`, and one line of `KINDS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from riata.base.arrays import BOOL, Arrays
 from riata.base.errors import BadInput, Corrupt
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.registry import build_learner, spec_of
 from riata.maths.links import Answers
@@ -61,7 +62,7 @@ def why_refused(stepped: Stepped, row: int) -> str:
     return NO_CLASS if stepped.margin.ndim > 1 and stepped.label[row] >= stepped.margin.shape[1] else NOT_FINITE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Asked:
     """What decides which observers a model has.
 
@@ -201,7 +202,7 @@ CHANGES_KEPT: Final = 64
 NO_LOG: Final = bytes(16)  # the lineage of a model without a log; the same rows make the same file
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Frozen:
     """A copy of a state, unaffected by later events: the content of a checkpoint."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn import registry
 from riata.native.library import core
 
@@ -24,7 +24,7 @@ _SPREAD: Final = 25
 _ENDS: Final = (0.0, -0.0, 5e-324, 2.2e-308, 1e-16, 2.0**-53, 1.0, 26.5, 27.2, 700.0, 709.7, 745.1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Provenance:
     """The version and arithmetic a state was learnt under. Two states of one log are comparable bit for bit if these are equal.
 
