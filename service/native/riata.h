@@ -661,11 +661,9 @@ typedef struct {
 QUICK i64 riata_keep_names(u64 *table, i64 size, i64 seen, i64 room, riata_kept_names *kept, const u8 *names);
 
 /* Whose names the records of a body are, if it has rows of several models: of the record i those of model owner[row[i]], which has seen
- * the names of the table of size[model] places at the address table[model]; it wants no names if its size is 0. */
+ * the names of the table at the address seen[2 model] of seen[2 model + 1] places; it wants no names if those are 0. */
 typedef struct {
-    const i64 *row, *owner;
-    const u64 *table;
-    const i64 *size;
+    const i64 *row, *owner, *seen;
 } riata_owners;
 
 /* Find the first occurrence of each of n fingerprints, without those of the kind PART; n < 2^32 - 1. One whose probe gives up is left

@@ -510,8 +510,8 @@ EXPORT i64 riata_first_found(const u64 *fingerprints, const u8 *kinds, i64 n, co
         if (kinds[i] & PART)
             continue;
         i64 model = owners ? owners->owner[owners->row[i]] : 0;
-        if (owners && (owners->size[model] == 0 ||
-                       !lacks((const u64 *)(uintptr_t)owners->table[model], owners->size[model], fingerprints[i])))
+        const i64 *seen = owners ? owners->seen + 2 * model : NULL;
+        if (seen && (seen[1] == 0 || !lacks((const u64 *)(uintptr_t)seen[0], seen[1], fingerprints[i])))
             continue;
         u64 at = (fingerprints[i] + (u64)model * SPREAD) & (u64)(size - 1);
         for (int step = 0; step < PROBE_MAX; step++, at = (at + 1) & (u64)(size - 1)) {

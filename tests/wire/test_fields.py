@@ -409,13 +409,13 @@ def test_bodies_of_several_models_are_read_by_the_kinds_of_each() -> None:
         np.array([2, 3, 4]),
         FORMATS[LINES],
         models[0].context,
-        [model.names.seen.table() for model in models],
+        [model.names.seen for model in models],
         [model.names.kinds for model in models],
     )
     assert read is not None
     assert [[name for _, name in names] for names in read.names] == [[b"zip=5"], [b"zip"], [b"zip"]]
     slow = b'{"features":{"zip":5.5},"label":1}'  # left to the reference reader, which has the kinds of one model only
-    seen = [models[0].names.seen.table()] * 2
+    seen = [models[0].names.seen] * 2
     kinds = [models[0].names.kinds] * 2
     assert read_for_models([slow, body], np.array([1, 2]), FORMATS[LINES], models[0].context, seen, kinds) is None
     mixed = [b'{"features":{"new":"a"},"label":1}', b'{"features":{"new":5},"label":1}']
@@ -440,7 +440,7 @@ def test_what_several_models_meet_and_count_is_what_each_would_alone(values: lis
         for _ in range(3):
             rows = [[row() for _ in range(rng.integers(1, 4))] for _ in made]
             stop = np.array([len(some) for some in rows]).cumsum()
-            seen, kinds = [one.names.seen.table() for one in several], [one.names.kinds for one in several]
+            seen, kinds = [one.names.seen for one in several], [one.names.kinds for one in several]
             every = [body for some in rows for body in some]
             read = read_for_models(every, stop, FORMATS[LINES], several[0].context, seen, kinds)
             if read is None:  # a value is left to the reference reader, so each model is read by itself

@@ -185,9 +185,8 @@ def test_first_appearances_in_several_models_equal_the_twin_for_each() -> None:
             )
             if fingerprints[at] not in seen
         ]
-        tables = [seen.table() for seen in known]
-        arrays = np.array([table.ctypes.data for table in tables], np.uint64), np.array([len(table) for table in tables])
-        owners = struct("riata_owners", row=np.array(row), owner=np.array(owner), table=arrays[0], size=arrays[1])
+        of_each = np.array([(table.ctypes.data, len(table)) for table in [seen.table() for seen in known]])
+        owners = struct("riata_owners", row=np.array(row), owner=np.array(owner), seen=of_each)
         first, places = np.empty(n, np.int64), np.zeros(1 << (4 * n).bit_length(), np.uint32)
         given = np.array(fingerprints, np.uint64), np.array(kinds, np.uint8)
         count = core.first_found(*given, n, owners, places, len(places), first)

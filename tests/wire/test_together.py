@@ -10,7 +10,7 @@ import pytest
 from riata.base.errors import Malformed
 from riata.wire.batch import slice_rows
 from riata.wire.encoder import EncoderConfig
-from riata.wire.names import NO_NAMES, NamesSeen
+from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, lines_of, parse_examples, read_for_models, read_together, with_keys
 from riata.wire.parsed import names_in
 from riata.wire.read_body import FORMATS
@@ -189,7 +189,7 @@ def test_bodies_of_several_models_read_by_one_call_equal_those_of_each(kind: str
     assert form is not None
     bodies, contexts = several(kind, 3, **encoder)
     stop = np.array([len(some) for some in bodies]).cumsum()
-    seen = [each.names.table() for each in contexts if each.names is not None]
+    seen = [each.names for each in contexts]
     read = read_for_models([body for some in bodies for body in some], stop, form[0], contexts[0], seen, [None] * len(seen))
     assert read is not None
     begun, at = 0, 0
@@ -202,7 +202,7 @@ def test_bodies_of_several_models_read_by_one_call_equal_those_of_each(kind: str
 
 
 def test_a_model_that_keeps_no_names_gets_none() -> None:
-    seen = [NO_NAMES, context().names.table()]  # type: ignore[union-attr]
+    seen = [None, context().names]
     read = read_for_models([row(1), row(1)], np.array([1, 2]), NDJSON, context(), seen, [None] * len(seen))
     assert read is not None
     assert len(read.names[0]) == 0
@@ -215,6 +215,6 @@ def test_bodies_of_several_models_are_left_to_each_if_a_row_is_not_accepted(kind
     assert form is not None
     for bad in BAD[kind]:
         if (found := lines_of(bad, kind)) is not None:
-            bodies, seen = [form[1], found[1]], [NO_NAMES] * 2
+            bodies, seen = [form[1], found[1]], [None] * 2
             assert read_for_models([form[1]] * 2, np.array([1, 2]), form[0], context(), seen, [None] * len(seen)) is not None
             assert read_for_models(bodies, np.array([1, 2]), form[0], context(), seen, [None] * len(seen)) is None

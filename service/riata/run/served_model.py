@@ -56,12 +56,12 @@ class Reading:
     """How small bodies of a model are read, as long as it serves `of`.
 
     context : None if each has to be read by itself
-    alike   : the same object for models whose bodies one call can read
+    alike   : the same object for models whose bodies one call can read: their context but for names and kinds of fields
     """
 
     of: Published | None = None
     context: Context | None = None
-    alike: object = None
+    alike: Context | None = None
 
 
 UNREAD: Final = Reading()

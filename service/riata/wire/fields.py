@@ -342,9 +342,14 @@ class FieldKinds:
         return 2 + int(table[0]) + 2 * cls._place(table, field) + which
 
 
+def addresses_of(several: Sequence[FieldKinds | None]) -> U64:
+    """Return the address of the `riata_fields` of each; 0 for None."""
+    return np.array([0 if kinds is None else kinds.native._as_parameter_ for kinds in several], np.uint64)
+
+
 def meet_of_each(several: Sequence[FieldKinds | None], names: NamesOfEach) -> None:
     """Do `meet` for several models, with one call of the core."""
-    fields = np.array([0 if kinds is None else kinds.native._as_parameter_ for kinds in several], np.uint64)
+    fields = addresses_of(several)
     found, met = np.empty(len(names.content) // 4, np.uint64), np.empty(len(fields), np.int64)
     stop, is_full = np.array(names.stop, np.int64), np.empty(len(fields), np.bool_)
     core.meet_of_each(names.content, address(stop), address(fields), len(fields), *map(address, (found, met, is_full)))

@@ -309,15 +309,17 @@ def names_found(data: U8, sink: BatchBuilder, slow_names: list[bytes]) -> Names:
     return _shown(data, sink, slow_names, chosen)
 
 
-def names_by_model(data: U8, sink: BatchBuilder, slow_names: list[bytes], owner: I64, seen: Sequence[U64]) -> NamesOfEach:
+def names_by_model(
+    data: U8, sink: BatchBuilder, slow_names: list[bytes], owner: I64, seen: Sequence[NamesSeen | None]
+) -> NamesOfEach:
     """The names in the rows of each model that it has not seen, each once. The readers listed every name (EVERY_NAME).
 
     owner : i64[rows]  the model of each row, a number that does not fall
-    seen  : of each model its table, as `NamesSeen.table` returns it
+    seen  : of each model; None if no names are wanted
     """
-    row, tables = sink.found_row, np.array([address(table) for table in seen], np.uint64)
-    sizes = np.array([len(table) for table in seen], np.int64)
-    owners = struct("riata_owners", row=row, owner=owner, table=tables, size=sizes)
+    row, nowhere = sink.found_row, (0, 0)
+    places = [nowhere if one is None or one.count >= one.capacity else one.places for one in seen]
+    owners = struct("riata_owners", row=row, owner=owner, seen=np.array(places, np.int64))
     chosen = _first_found(sink, owners)
     if slow_names:  # rows of reference readers were listed last
         chosen = chosen[np.argsort(owner[row[chosen]], kind="stable")]
@@ -332,7 +334,8 @@ def names_by_model(data: U8, sink: BatchBuilder, slow_names: list[bytes], owner:
 def _first_found(sink: BatchBuilder, owners: Any) -> I64:
     """Positions of the names among those listed, each once; with `owners`, a `riata_owners`, once for each model."""
     n = int(sink.count[FOUND])
-    chosen, table = np.empty(n, np.int64), np.zeros(1 << (_SPARE * n).bit_length(), np.uint32)
+    chosen, table = np.empty(n, np.int64), np.frombuffer(bytearray(4 << (_SPARE * n).bit_length()), np.uint32)  # `zeros` would
+    # release the interpreter's lock
     first_found = for_bytes(_NAME_BYTES * n).first_found
     listed = address(sink.found_fingerprint), address(sink.found_kind), n
     return chosen[: first_found(*listed, owners, address(table), len(table), address(chosen))]

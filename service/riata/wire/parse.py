@@ -27,7 +27,7 @@ from riata.wire.batch import Batch, select_rows
 from riata.wire.classes import NO_CLASSES, ClassesConfig, number_classes
 from riata.wire.codes import BAD_LABEL, DIGEST_BYTES, DUPLICATE_KEY, INVALID_UTF8, OK, SLUGS, subject_digest
 from riata.wire.encoder import Curves, EncoderConfig
-from riata.wire.fields import OF_TEXTS, FieldKinds, Untyped
+from riata.wire.fields import OF_TEXTS, FieldKinds, Untyped, addresses_of
 from riata.wire.given import Given, OtherLabels, other_form
 from riata.wire.names import EVERY_NAME, NO_NAMES, Names, NamesOfEach, NamesSeen, names_by_model
 from riata.wire.parsed import ID_BYTES, NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, names_in, new_names, shown_name
@@ -70,6 +70,7 @@ class Context:
     kinds  : of the fields that have one
     kept   : the rules that `rules` gave last, of rows without labels and of labelled ones. Whoever reads many bodies keeps the
              context: to make rules takes longer than to read a row
+    several: those that `rules_of_several` gave last
     """
 
     encoder: EncoderConfig
@@ -79,6 +80,7 @@ class Context:
     by_row: bool = False
     kinds: FieldKinds | None = None
     kept: dict[bool, Rules] = field(default_factory=dict, init=False, compare=False, repr=False)
+    several: list[Rules] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def rules(self, labelled: bool) -> Rules:
         """Return the rules by which rows are read. They are made anew when the table of the names seen is another."""
@@ -87,6 +89,18 @@ class Context:
         if found is None or found.seen is not seen:
             found = self.kept[labelled] = make_rules(self, labelled, seen)
         return found
+
+    def rules_of_several(self, kinds_of: U64, stop_of: I64) -> Rules:
+        """Return the rules by which rows of several models are read, whose names are all listed; valid until the next call.
+
+        kinds_of : u64[models]  the addresses of the `riata_fields` of each, 0 for none
+        stop_of  : i64[models]  where the lines of each end in the body
+        """
+        if not self.several:
+            self.several.append(make_rules(replace(self, kinds=None), True, EVERY_NAME))
+        [rules] = self.several
+        rules.native.kinds_of, rules.native.stop_of = kinds_of, stop_of
+        return rules._replace(kinds_of=kinds_of if kinds_of.any() else None)
 
     def or_same(self, before: Self | None) -> Self:
         """Return `before`, which keeps its rules, if it holds the same objects."""
@@ -354,7 +368,7 @@ def read_for_models(
     stop: I64,
     form: Format,
     context: Context,
-    seen: Sequence[U64],
+    seen: Sequence[NamesSeen | None],
     kinds: Sequence[FieldKinds | None],
 ) -> ForModels | None:
     """Read labelled rows of several models, as `read_together` reads those of one, with one call; None if any is not accepted.
@@ -362,12 +376,12 @@ def read_for_models(
 
     stop    : i64[models]  where the bodies of each model end
     context : of each model but for the names and the kinds of fields
-    seen    : of each model the table of the names seen, of length 0 if no names are wanted
+    seen    : the names that each model has seen; None if no names are wanted
     kinds   : of the fields of each model
     """
     read = _read_each(bodies, stop, form, context, seen, kinds)
-    if read is None:
-        return None
+    if read is None or read.batch.n == len(kinds):  # each has one row
+        return read
     each = zip(kinds, np.diff(read.last, prepend=0).tolist(), read.names, strict=True)
     met = [None if one is None or rows < 2 else one.with_met(new) for one, rows, new in each]
     if all(more is None for more in met):
@@ -388,16 +402,12 @@ def _read_each(
     stop: I64,
     form: Format,
     context: Context,
-    seen: Sequence[U64],
+    seen: Sequence[NamesSeen | None],
     kinds: Sequence[FieldKinds | None],
 ) -> ForModels | None:
     """As `read_for_models`, by these kinds, also if fields come in the rows first."""
-    kinds_of: dict[str, Any] = {}
-    if any(one is not None for one in kinds):
-        ends = np.array([*accumulate(len(body) + 1 for body in bodies)], np.int64)[stop - 1]
-        at = np.array([0 if one is None else one.native._as_parameter_ for one in kinds], np.uint64)
-        kinds_of = {"kinds_of": at, "stop_of": ends}
-    rules = changed(context.rules(True), seen=EVERY_NAME, kinds=None, **kinds_of)
+    stop_of = np.array([*accumulate([len(body) + 1 for body in bodies])], np.int64)[stop - 1]
+    rules = context.rules_of_several(addresses_of(kinds), stop_of)
     try:
         reading = read_body(b"\n".join(bodies), form, rules, curves=context.encoder.curves)
     except SeveralKinds:

@@ -144,8 +144,9 @@ class Rules(NamedTuple):
     crosses: I64  # i64[k, PARTS_MAX] positions in `fields`, -1 after the last
     cross_scale: float  # factor of the values of crossed features
     kinds: KindsByHash | None = None  # of fields that have a kind
-    kinds_of: U64 | None = None  # u64[models] in place of it for rows of several models: the addresses of their `riata_fields`
-    stop_of: I64 | None = None  # i64[models] where the lines of each end in the body
+    kinds_of: U64 | None = (
+        None  # u64[models] in place of it for rows of several models, if one has any (`Context.rules_of_several`)
+    )
     source: str = ""  # what the rows come in, for people
     native: Any = None  # its `riata_rules`
 

@@ -49,7 +49,7 @@ from riata.store.store import Append, Appended, JointRows
 from riata.wire.batch import Batch, select_rows
 from riata.wire.encoder import EncoderConfig
 from riata.wire.fields import meet_of_each
-from riata.wire.names import NO_NAMES, Names, NamesOfEach
+from riata.wire.names import Names, NamesOfEach
 from riata.wire.parse import Context, Labels, lines_of, read_for_models, read_together, with_keyed_subjects, with_keys
 from riata.wire.parsed import names_in
 from riata.wire.read_body import Format
@@ -82,7 +82,7 @@ class _Group:
     model: str
     form: Format
     smalls: list[_Small]
-    context: Context | None  # None if they have to go on their own
+    reading: Reading
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -185,10 +185,10 @@ class SmallBodyBatcher:
         """Put requests together that one call of the reader can read: rows of models that encode them in the same way."""
         found: dict[tuple[int, object], list[_Group]] = {}
         for smalls in groups:
-            model, form = smalls[0].model, smalls[0].form
-            reading = self._reading(model)
-            alike = model if reading.context is None else reading.alike
-            found.setdefault((id(form), alike), []).append(_Group(model, form, smalls, reading.context))
+            first = smalls[0]
+            reading = self._reading(first.model)
+            alike = first.model if reading.alike is None else id(reading.alike)
+            found.setdefault((id(first.form), alike), []).append(_Group(first.model, first.form, smalls, reading))
         return found.values()
 
     def _take_off_together(self, alike: list[_Group]) -> list[_Flight | _Fleet]:
@@ -205,16 +205,13 @@ class SmallBodyBatcher:
 
     def _several(self, alike: list[_Group]) -> list[_Flight | _Fleet] | None:
         """As `_take_off` for several models; None if any of their rows is not accepted."""
-        first, smalls = alike[0], [small for group in alike for small in group.smalls]
-        bodies = np.array([len(group.smalls) for group in alike]).cumsum()
-        if first.context is None:
+        smalls = [small for group in alike for small in group.smalls]
+        contexts = [group.reading.context for group in alike if group.reading.context is not None]
+        if (common := alike[0].reading.alike) is None:
             return None
-        seen = [
-            NO_NAMES if group.context is None or group.context.names is None else group.context.names.table() for group in alike
-        ]
-        kinds = [None if group.context is None else group.context.kinds for group in alike]
-        lines = [one.lines for one in smalls]
-        read = read_for_models(lines, bodies, first.form, first.context, seen, kinds)
+        bodies, seen = np.array([len(group.smalls) for group in alike]).cumsum(), [one.names for one in contexts]
+        lines, kinds = [one.lines for one in smalls], [one.kinds for one in contexts]
+        read = read_for_models(lines, bodies, alike[0].form, common, seen, kinds)
         if read is None:
             return None
         batch, now_ms = self._keyed(read.batch, smalls, read.stop.tolist()), self._engine.clock.unix_ms()
@@ -252,8 +249,8 @@ class SmallBodyBatcher:
         """Parse requests of one model and make their append; None if none of them can be parsed together."""
         smalls, together = group.smalls, None
         try:
-            if group.context is not None:
-                together = read_together([small.lines for small in smalls], group.form, group.context)
+            if (context := group.reading.context) is not None:
+                together = read_together([small.lines for small in smalls], group.form, context)
         except Exception as error:
             if not isinstance(error, RiataError):  # outer edge for input from clients: the store's thread continues
                 log.exception("a batch of requests could not be read")
@@ -359,14 +356,13 @@ def _reading_of(served_model: ServedModel, published: Published) -> Reading:
     same = before.context
     if same is not None and same.encoder is encoder and same.labels == labels and same.kinds is kinds:
         return Reading(published, same, before.alike)
-    context = Context(encoder, labels, served_model.seen, kinds=kinds)
-    return Reading(published, context, _likeness(context.encoder, context.labels))
+    return Reading(published, Context(encoder, labels, served_model.seen, kinds=kinds), _common(encoder, labels))
 
 
 @lru_cache(LIKENESSES_KEPT)
-def _likeness(_encoder: EncoderConfig, _labels: Labels) -> object:
+def _common(encoder: EncoderConfig, labels: Labels) -> Context:
     """Return the same object for equal settings: to compare it takes no time."""
-    return object()
+    return Context(encoder, labels)
 
 
 def _settle(small: _Small, answer: Observed | RiataError | None) -> None:
