@@ -66,6 +66,7 @@ typedef struct {
     i64 *watched, watching, watched_numbers;                          /* the entries whose G is computed in every step */
     i64 *at, moving;                                        /* the entries that may move, the intercept not among them */
     double spread;                                          /* sum w q^2 / h */
+    double largest;                                         /* violation of a weight other than the intercept */
     double *scaled;                                         /* the numbers of z, of the columns that may move */
     double *cross, *panel;                                  /* H, and the room to sum it */
     i64 *line, lines, stride, lines_max;                    /* line of an entry in H, 0: none; 0 lines: H is not summed */
@@ -173,7 +174,7 @@ static double penalty_of(const double *gamma, const double *beta, i64 size) {
 static double slope(ascent *s, bool whole, i64 *reads) {
     i64 many = whole ? s->size - 1 : s->watching;
     s->gradient[0] = product(&s->x, 0, s->r);
-    double worst = excess(s->beta[0], s->gradient[0], s->gamma[0], 1.0);
+    s->largest = 0.0;
     s->moving = s->watching = s->watched_numbers = 0;
     for (i64 a = 0; a < many; a++) {
         i64 j = whole ? a + 1 : s->watched[a];
@@ -186,11 +187,11 @@ static double slope(ascent *s, bool whole, i64 *reads) {
             s->watched_numbers += s->x.start[j] - s->x.start[j - 1];
         }
         if (isfinite(gamma) && (beta != 0.0 || off > 0.0)) {
-            worst = most(worst, off);
+            s->largest = most(s->largest, off);
             s->at[s->moving++] = j;
         }
     }
-    return worst;
+    return most(s->largest, excess(s->beta[0], s->gradient[0], s->gamma[0], 1.0));
 }
 
 /* How far the objective is at most from the optimum on S: the duality gap at r, scaled until it satisfies the conditions, by the bound of
@@ -401,11 +402,20 @@ static i64 join(ascent *s, i64 left, double slack, i64 most_read) {
     return read;
 }
 
-/* Maximise the quadratic until no condition is violated by more than a share of `most_left`, or by `slack`. A weight that reaches 0 and
+/* What a violation of the intercept counts beside those of weights: it matters by its square over its curvature, which is that of all rows. */
+static double intercept_share(const ascent *s) {
+    double total = 0.0;
+    for (i64 a = 0; a < s->moving; a++)
+        total += s->curvature[s->at[a]];
+    return s->curvature[0] > 0.0 ? least(sqrt(total / ((double)s->moving + 1.0) / s->curvature[0]), 1.0) : 1.0;
+}
+
+/* Maximise the quadratic until no condition is violated by more than a share of what they are at first, or by `slack`. A weight that reaches 0 and
  * satisfies its condition rests until the next step. `numbers`: of the columns that may move; `spent`: reads of a number before. Returns
  * how many numbers were read. */
-static i64 ascend(ascent *s, double most_left, double slack, i64 numbers, i64 spent) {
-    double *beta = s->beta, *curvature = s->curvature, g = s->gradient[0], worst = INFINITY;
+static i64 ascend(ascent *s, double slack, i64 numbers, i64 spent) {
+    double *beta = s->beta, *curvature = s->curvature, g = s->gradient[0], worst = INFINITY, share = intercept_share(s);
+    double most_left = most(s->largest, share * excess(beta[0], g, s->gamma[0], curvature[0]));
     bool led = leads(beta[0], g, s->gamma[0], curvature[0]);
     i64 left = s->moving, reads = 0, apart = APART + APART * length(s) / (numbers + 1); /* an iteration of join also takes n */
     for (i64 sweep = 1; sweep <= SWEEPS_MAX; sweep++) {
@@ -427,14 +437,16 @@ static i64 ascend(ascent *s, double most_left, double slack, i64 numbers, i64 sp
                 g -= (new - beta[j]) * s->lead[j];
                 beta[j] = new;
             }
-            if (new != 0.0 || off > 0.0)
+            if (new != 0.0 || off > 0.0) { /* those that rest come after those that are kept */
+                s->at[a] = s->at[kept];
                 s->at[kept++] = j;
+            }
         }
         left = kept;
         reads += s->lines ? 0 : numbers;
         double new = target(g + curvature[0] * beta[0], s->gamma[0], curvature[0]), step = new - beta[0];
         if (new != beta[0]) {
-            worst = most(worst, led ? 0.0 : excess(beta[0], g, s->gamma[0], curvature[0]));
+            worst = most(worst, led ? 0.0 : share * excess(beta[0], g, s->gamma[0], curvature[0]));
             pull(s, 0, -step, s->rest);
             g -= step * curvature[0];
             beta[0] = new;
@@ -442,8 +454,8 @@ static i64 ascend(ascent *s, double most_left, double slack, i64 numbers, i64 sp
         if (sweep == 1 && worst > 0.0) /* of weights that move together the first leave little to see to the others, in this sweep only */
             most_left = least(most_left, worst);
         else if (worst > enough && sweep % apart == 0) {
-            if (s->lines == 0 && sum_pays(s, left, numbers, spent + reads)) {
-                sum_cross(s, left);
+            if (s->lines == 0 && sum_pays(s, s->moving, numbers, spent + reads)) {
+                sum_cross(s, s->moving);
                 reads += 2 * numbers;
             }
             reads += join(s, left, LEAST * enough, reads);
@@ -512,7 +524,7 @@ EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const dou
         if (s.lines == 0)
             reads += 2 * (numbers = scale_columns(&s));
         memcpy(before, beta, sizeof *beta * (u64)size);
-        reads += ascend(&s, worst, 0.5 * slack, numbers, reads);
+        reads += ascend(&s, 0.5 * slack, numbers, reads);
         steps++;
         double rise = penalty_of(gamma, before, size) - penalty_of(gamma, beta, size);
         memset(along, 0, sizeof *along * (u64)n);
