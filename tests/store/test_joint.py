@@ -245,7 +245,7 @@ def test_acknowledged_rows_that_are_missing_are_found_and_their_loss_can_be_acce
 
 
 def known_record(damage: Callable[[bytes], bytes] = bytes) -> Record:
-    payload = encode_joint(rows_of({"a": [1.0], "b": [2.0, 3.0]}), [(LINEAGE, 4), (b"b" * 16, 1)])
+    payload = encode_joint(rows_of({"a": [1.0], "b": [2.0, 3.0]}), [LINEAGE, b"b" * 16], [4, 1])
     return Record(JOINT, "joint", 9, 1, 7, damage(payload), b"", b"")
 
 

@@ -45,3 +45,13 @@ def distinct(values: NDArray[T]) -> NDArray[T]:
     is_first = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
     return ordered[is_first]
+
+
+def sizes_of(stop: I64) -> I64:
+    """Return the sizes of parts, i64[parts], of which the first begins at 0 and each where the one before ends.
+
+    `np.diff` with `prepend` takes ten times as long.
+    """
+    sizes = stop.copy()
+    sizes[1:] -= stop[:-1]
+    return sizes

@@ -116,6 +116,10 @@ class JointRows:
         """Yield where the rows of each model begin and end."""
         return zip((0, *self.stop[:-1]), self.stop, strict=True)
 
+    def counts(self) -> list[int]:
+        """Return how many rows each model has."""
+        return [end - start for start, end in self.spans()]
+
 
 @frozen_dataclass(frozen=True, slots=True)
 class Generation:

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, Self
 
 import numpy as np
 
-from riata.base.arrays import I64, U8, U64
+from riata.base.arrays import I64, U8, U64, sizes_of
 from riata.base.errors import TooLarge, Unsupported
 from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import QUERY_BYTES_MAX
@@ -382,7 +382,7 @@ def read_for_models(
     read = _read_each(bodies, stop, form, context, seen, kinds)
     if read is None or read.batch.n == len(kinds):  # each has one row
         return read
-    each = zip(kinds, np.diff(read.last, prepend=0).tolist(), read.names, strict=True)
+    each = zip(kinds, sizes_of(read.last).tolist(), read.names, strict=True)
     met = [None if one is None or rows < 2 else one.with_met(new) for one, rows, new in each]
     if all(more is None for more in met):
         return read
@@ -418,7 +418,7 @@ def _read_each(
         return None
     ends = count.cumsum()
     last = ends[stop - 1]
-    owner = np.repeat(np.arange(len(stop)), np.diff(last, prepend=0))
+    owner = np.repeat(np.arange(len(stop)), sizes_of(last))
     names = names_by_model(reading.data, reading.sink, reading.slow_names, owner, seen)
     return ForModels(batch, ends, last, names)
 

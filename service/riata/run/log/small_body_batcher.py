@@ -29,13 +29,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
 
+from riata.base.arrays import sizes_of
 from riata.base.errors import NotFound, RiataError
 from riata.base.frozen_dataclass import frozen_dataclass
 from riata.run.engine import Engine
@@ -162,16 +163,23 @@ class SmallBodyBatcher:
 
     def _gather(self) -> list[Request | Together]:
         """Take what waits now, as one append per model and format, or as one record of several models."""
-        groups: dict[tuple[str, int], list[_Small]] = {}
+        groups: dict[tuple[str, int], _Group] = {}
+        together: dict[tuple[int, object], list[_Group]] = {}  # those that one call of the reader can read
         requests = size = 0
         while self._waiting and requests < GROUP_REQUESTS_MAX and size < GROUP_BYTES_MAX:
             small = self._waiting.popleft()
-            groups.setdefault((small.model, id(small.form)), []).append(small)
             requests, size = requests + 1, size + len(small.lines)
+            group = groups.get(at := (small.model, id(small.form)))
+            if group is None:
+                reading = self._reading(small.model)
+                group = groups[at] = _Group(small.model, small.form, [], reading)
+                alike = small.model if reading.alike is None else id(reading.alike)
+                together.setdefault((at[1], alike), []).append(group)
+            group.smalls.append(small)
         self._owed = requests  # before any of them is answered
         flights: list[_Flight | _Fleet] = []
-        for alike in self._alike(groups.values()):
-            flights += self._take_off_together(alike)
+        for several in together.values():
+            flights += self._take_off_together(several)
         self._flying += len(flights)
         self._tell()
         return [
@@ -180,16 +188,6 @@ class SmallBodyBatcher:
             else Together(flight.rows, partial(self._fleet_landed, flight))
             for flight in flights
         ]
-
-    def _alike(self, groups: Iterable[list[_Small]]) -> Iterable[list[_Group]]:
-        """Put requests together that one call of the reader can read: rows of models that encode them in the same way."""
-        found: dict[tuple[int, object], list[_Group]] = {}
-        for smalls in groups:
-            first = smalls[0]
-            reading = self._reading(first.model)
-            alike = first.model if reading.alike is None else id(reading.alike)
-            found.setdefault((id(first.form), alike), []).append(_Group(first.model, first.form, smalls, reading))
-        return found.values()
 
     def _take_off_together(self, alike: list[_Group]) -> list[_Flight | _Fleet]:
         """Parse requests and make an append for each model, those that can be parsed with others."""
@@ -218,7 +216,7 @@ class SmallBodyBatcher:
         if self._may_join(alike) and not batch.has_id.any():
             models = tuple(group.model for group in alike)
             rows = JointRows(models, read.last.tolist(), batch, read.names, now_ms)
-            return [_Fleet(rows, alike, np.diff(read.stop, prepend=0).tolist())]
+            return [_Fleet(rows, alike, sizes_of(read.stop).tolist())]
         flights: list[_Flight | _Fleet] = []
         start = 0
         encodings = write_parts_ahead(batch, read.last, [now_ms] * len(alike))
@@ -291,19 +289,17 @@ class SmallBodyBatcher:
                 self._answer(group.smalls, [error] * len(group.smalls))
         else:
             count, promise = iter(fleet.count), self._engine.settings.durability
-            served_models = [self._engine.served_models.get(group.model) for group in fleet.groups]
+            served_models = [*map(self._engine.served_models.get, fleet.rows.models)]
             # Later rows are read by the kinds of fields that these tell. The names are kept when the rows are distributed.
             meet_of_each([None if one is None else one.names.kinds for one in served_models], NamesOfEach.of(fleet.rows.names))
-            for group, served_model, last, (start, stop) in zip(
-                fleet.groups, served_models, answer, fleet.rows.spans(), strict=True
-            ):
-                seq = last - (stop - start)
+            for group, served_model, seq, rows in zip(fleet.groups, served_models, answer, fleet.rows.counts(), strict=True):
                 if served_model is not None:
-                    served_model.logged = max(served_model.logged, last)
+                    served_model.logged = max(served_model.logged, seq)
+                before = seq - rows
                 for small in group.smalls:
                     n = next(count)
-                    seq += n
-                    self._landing.append((small, Observed(n, 0, 0, seq, [], promise, False)))
+                    before += n
+                    self._landing.append((small, Observed(n, 0, 0, before, [], promise, False)))
         if self._flying == 0:
             self._tell()
 
@@ -326,7 +322,7 @@ class SmallBodyBatcher:
         if flight.again or answer.refused is not None or not known.any() or known.all():
             self._answer(flight.smalls, [None] * len(flight.smalls))
             return
-        batch, count = flight.append.batch, np.diff(flight.stop, prepend=0)
+        batch, count = flight.append.batch, sizes_of(np.array(flight.stop))
         if batch is not None:
             kept = select_rows(batch, ~np.repeat(known, count))
             append = replace(flight.append, batch=kept, names=names_in(Names.of(flight.append.names), kept))

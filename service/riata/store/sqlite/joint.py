@@ -26,7 +26,7 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import I64
+from riata.base.arrays import I64, sizes_of
 from riata.base.errors import Corrupt
 from riata.native.library import address, core, for_bytes, struct
 from riata.store.payload import ID_BYTES, decode_batch, encode_batch, events_of
@@ -41,12 +41,11 @@ _HEAD = Struct("<B3xI")
 _PART = np.dtype([("lineage", "V16"), ("first", "<u8"), ("rows", "<u4"), ("bytes", "<u4")])
 
 
-def encode_joint(rows: JointRows, firsts: Sequence[tuple[bytes, int]]) -> bytes:
-    """Return the payload of a joint record. firsts : lineage and first event of each model"""
+def encode_joint(rows: JointRows, lineages: Sequence[bytes], firsts: Sequence[int]) -> bytes:
+    """Return the payload of a joint record. lineages, firsts : of each model its lineage and the first of the events"""
     names, parts = NamesOfEach.of(rows.names), np.empty(len(firsts), _PART)
-    parts["lineage"] = np.frombuffer(b"".join([lineage for lineage, _ in firsts]), "V16")
-    parts["first"] = [first for _, first in firsts]
-    parts["rows"], parts["bytes"] = np.diff(rows.stop, prepend=0), np.diff(names.stop, prepend=0)
+    parts["lineage"], parts["first"] = np.frombuffer(b"".join(lineages), "V16"), firsts
+    parts["rows"], parts["bytes"] = rows.counts(), sizes_of(np.array(names.stop))
     return b"".join([_HEAD.pack(JOINT_VERSION, len(parts)), parts.tobytes(), names.content, encode_batch(rows.batch)])
 
 
@@ -84,8 +83,8 @@ class _Source:
         self.accepted_ms = rows.accepted_ms
         self.has_subjects, self.has_times = rows.batch.subject is not None, rows.batch.time is not None
         self._events, *self._kept = (*events_of(rows.batch), text)
-        self.features = np.diff(rows.batch.indptr[rows.stop], prepend=0).tolist()
-        self.name_bytes = np.diff(names.stop, prepend=0).tolist()
+        self.features = sizes_of(rows.batch.indptr[rows.stop]).tolist()
+        self.name_bytes = sizes_of(np.array(names.stop)).tolist()
         events, at = address(self._events), address(text)
         each = zip((0, *names.stop[:-1]), rows.spans(), strict=True)
         self.parts = [(events, at + begin, start, stop) for begin, (start, stop) in each]  # of each model a `riata_part`

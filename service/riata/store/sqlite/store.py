@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from operator import add
 from pathlib import Path
 from typing import Final, Self
 
@@ -255,11 +256,11 @@ class SqliteStore:
             raise log_sql.no_model(missing)
         heads = [known[model].head for model in rows.models]
         before = [head.seq + self._joint.rows_of(model) for model, head in zip(rows.models, heads, strict=True)]
-        payload = encode_joint(rows, [(head.lineage, seq + 1) for head, seq in zip(heads, before, strict=True)])
+        payload = encode_joint(rows, [head.lineage for head in heads], [seq + 1 for seq in before])
         appended = self.append([Append(JOINT, "joint", rows.accepted_ms, payload=payload)])[0]
         self._joint.add(rows, appended.seq)
         self._joint_records += 1
-        return [seq + stop - start for seq, (start, stop) in zip(before, rows.spans(), strict=True)]
+        return [*map(add, before, rows.counts())]
 
     def left_features(self) -> int:
         return self._joint.features
