@@ -396,7 +396,7 @@ INLINED double learn_laid_out(const table *t, const settings *s, const riata_row
 INLINED double learn_row(const table *t, const settings *s, const riata_rows *rows, i64 i, scratch *c, bool *learnt) {
     i64 k = lay_out(rows, i, t->shift, WIDTH, (u32)(t->lines - 1) * WIDTH, c->start, c->x);
     column_book book = {t->column, t->mark, t->slot_of, 3, s->centred ? t->counts[N_COLUMNS] : 0};
-    column_row row = {c->start, c->x, c->centre, c->span, c->entry, k};
+    column_row row = {c->start, c->x, c->centre, c->span, c->entry, k, 0};
     c->centred = s->centred && centre_row(&book, t->counts[LEARNT], s->reach, &row);
     c->has_second = t->counts[SECOND] > 0;
     if (c->has_second)

@@ -51,12 +51,12 @@ typedef struct {
 } column_book;
 
 /* The features of a row: where their lines start, and the columns that are written for them. A centre of 0 means not
- * centred. entry: which one a feature has, -1 for none; between the rows of the survey only that of centred features. */
+ * centred. entry: in a row of the survey which one each has, -1 for none; in others the `listed` features that are centred. */
 typedef struct {
     const u32 *start;
     const double *x;
     double *centre, *span, *entry;
-    i64 k;
+    i64 k, listed;
 } column_row;
 
 static inline double *cell(const column_book *book, i64 number, i64 at) { return book->column + number * ENTRIES + at; }
@@ -135,32 +135,45 @@ static inline void centre_and_span(double middle, double old, double x, double r
     }
 }
 
+/* Write the centre and the scale of feature j of a row, whose entry is `at`, after `rows` rows of the survey. Returns whether it is centred. */
+static inline bool centre_feature(const column_book *book, i64 at, i64 rows, double reach, const column_row *row, i64 j) {
+    hold_centre(book, at, rows);
+    double centre = *cell(book, CENTRE, at);
+    if (centre == 0.0)
+        return false;
+    centre_and_span(centre, *cell(book, FURTHEST, at), row->x[j], reach, row->centre + j, row->span + j);
+    return true;
+}
+
 /* Write the centres and the scales of the features of a row, after `learnt` others. Returns whether one of them is centred. */
-static inline bool centre_row(const column_book *book, i64 learnt, double reach, const column_row *row) {
+static inline bool centre_row(const column_book *book, i64 learnt, double reach, column_row *row) {
     for (i64 j = 0; j < row->k; j += LANES) {
         store(row->centre + j, spread(0.0));
         store(row->span + j, spread(0.0));
     }
+    row->listed = 0;
     if (book->tracked == 0)
         return false;
-    bool every = is_surveyed(learnt), some = false;
-    i64 rows = surveyed(learnt);
-    for (i64 j = 0; j < row->k; j++) {
-        i64 line = line_of(book, row->start[j]);
-        if (!every && book->mark[line & (MARKS - 1)] == 0)
-            continue;
-        i64 at = entry_of(book, slot_at(book, line));
-        row->entry[j] = (double)at;
-        if (at < 0)
-            continue;
-        hold_centre(book, at, rows);
-        double centre = *cell(book, CENTRE, at);
-        if (centre == 0.0)
-            continue;
-        some = true;
-        centre_and_span(centre, *cell(book, FURTHEST, at), row->x[j], reach, row->centre + j, row->span + j);
+    bool some = false;
+    i64 rows = surveyed(learnt), marked = 0;
+    if (is_surveyed(learnt)) {
+        for (i64 j = 0; j < row->k; j++) {
+            i64 at = entry_of(book, slot_at(book, line_of(book, row->start[j])));
+            row->entry[j] = (double)at;
+            some |= at >= 0 && centre_feature(book, at, rows, reach, row, j);
+        }
+        return some;
     }
-    return some;
+    for (i64 j = 0; j < row->k; j++) { /* few are marked, which ones is unpredictable: each is written, and the next may overwrite it */
+        row->entry[marked] = (double)j;
+        marked += book->mark[line_of(book, row->start[j]) & (MARKS - 1)] != 0;
+    }
+    for (i64 p = 0; p < marked; p++) {
+        i64 j = (i64)row->entry[p], at = entry_of(book, slot_at(book, line_of(book, row->start[j])));
+        row->entry[row->listed] = (double)j;
+        row->listed += at >= 0 && centre_feature(book, at, rows, reach, row, j);
+    }
+    return row->listed > 0;
 }
 
 /* Make an entry if there is room in the set of the slot, or else some. */
@@ -208,11 +221,10 @@ static inline void mark_columns(const column_book *book, i64 rows) {
 static inline void note_row(column_book *book, i64 learnt, const column_row *row) {
     bool known = book->tracked > 0;
     if (!is_surveyed(learnt)) {
-        for (i64 j = 0; known && j < row->k; j += LANES)
-            if (flags(load(row->centre + j) != 0.0))
-                for (i64 i = j; i < j + LANES && i < row->k; i++)
-                    if (row->centre[i] != 0.0)
-                        note_extremes(book, (i64)row->entry[i], row->centre[i] + row->x[i]);
+        for (i64 p = 0; p < row->listed; p++) {
+            i64 j = (i64)row->entry[p];
+            note_extremes(book, entry_of(book, slot_at(book, line_of(book, row->start[j]))), row->centre[j] + row->x[j]);
+        }
         return;
     }
     i64 rows = surveyed(learnt);

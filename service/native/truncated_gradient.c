@@ -395,7 +395,7 @@ INLINED i64 lay_out_row(const table *t, const settings *s, const riata_rows *row
 INLINED double learn_row(const table *t, const settings *s, const riata_rows *rows, i64 i, i64 *k, scratch *c, u32 *start, double *x,
                          bool *learnt) {
     column_book book = {t->column, t->mark, t->slot_of, 2, s->centred ? t->counts[N_COLUMNS] : 0};
-    column_row row = {c->start, c->x, c->centre, c->span, c->entry, *k};
+    column_row row = {c->start, c->x, c->centre, c->span, c->entry, *k, 0};
     c->centred = s->centred && centre_row(&book, t->counts[LEARNT], s->reach, &row);
     gathered found = gather_row(t, s, rows, i, *k, c);
     double label = rows->label[i], importance = rows->weight[i];
