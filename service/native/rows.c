@@ -128,11 +128,6 @@ static void sort_keys(const u64 *keys, u64 *sorted, i64 n) {
     }
 }
 
-/* The same, quickly for a name in its first place. */
-static inline bool is_new(const u64 *table, i64 size, u64 fingerprint) {
-    return (table[fingerprint & (u64)(size - 1)] != fingerprint || fingerprint == 0) && lacks(table, size, fingerprint);
-}
-
 /* ---- crosses ----------------------------------------------------------------------------------------------------------
  * The records of a row are grouped by field, and every combination of one record from each field of a cross becomes a record. Its value
  * is the product times cross_scale. Its fingerprint is that of a name whose parts are the fingerprints of the others:
@@ -345,9 +340,22 @@ static void put_found(riata_sink *sink, i64 found, const riata_records *row, i64
     memcpy(sink->found_span + 4 * found, row->span + 4 * i, 4 * sizeof *row->span);
 }
 
-/* List the records whose names are not in the table of names seen, `first` being one of them and none before it. A name listed
+/* Write to `bucket` the records whose names are not in their first place in the table of names seen: most are. Which ones is unpredictable,
+ * so each is written, and the next may overwrite it. Returns how many. */
+static i64 list_displaced(const riata_records *row, i64 n, const riata_rules *rules) {
+    const u64 *fingerprint = row->fingerprint, *seen = rules->seen, last = (u64)(rules->seen_size - 1);
+    u64 *record = row->bucket;
+    i64 count = 0;
+    for (i64 i = 0; i < n; i++) {
+        record[count] = (u64)i;
+        count += (seen[fingerprint[i] & last] != fingerprint[i]) | (fingerprint[i] == 0);
+    }
+    return count;
+}
+
+/* List those of the records bucket[first:count] whose names are not in the table of names seen, the first of which is one. A name listed
  * already is passed over if `listed` still says so, unless the table asks for every record (it is shorter than a line). */
-static void list_new(riata_records *row, i64 first, i64 n, riata_sink *sink, const riata_rules *rules, i64 number, double lift,
+static void list_new(riata_records *row, i64 first, i64 count, i64 n, riata_sink *sink, const riata_rules *rules, i64 number, double lift,
                      double norm) {
     i64 found = sink->count[FOUND];
     bool every = rules->seen_size < LINE, with_crossed = row->kind[n - 1] & CROSSED;
@@ -356,11 +364,12 @@ static void list_new(riata_records *row, i64 first, i64 n, riata_sink *sink, con
         for (i64 i = 0; i < n; i++)
             row->order[i] = NONE;
     }
-    for (i64 i = first; i < n; i++) {
+    for (i64 p = first; p < count; p++) {
+        i64 i = (i64)row->bucket[p];
         u64 fingerprint = row->fingerprint[i];
         bool is_crossed = row->kind[i] & CROSSED;
         i64 room = sink->found_capacity - (is_crossed ? PARTS_MAX : 0);
-        if (row->value[i] == 0.0 || found >= room || !is_new(rules->seen, rules->seen_size, fingerprint))
+        if (row->value[i] == 0.0 || found >= room || !lacks(rules->seen, rules->seen_size, fingerprint))
             continue;
         u32 *place = sink->listed + (fingerprint & LISTED);
         if (!every && *place < found && sink->found_fingerprint[*place] == fingerprint)
@@ -404,14 +413,12 @@ i64 riata_finish_row(riata_records *row, i64 n, riata_sink *sink, const riata_ru
     sink->place[PLACES * number + BEGIN] = start;
     sink->place[PLACES * number + END] = stop;
     if (rules->seen_size > 0 && row->known != n) {
-        const u64 *seen = rules->seen, *fingerprint = row->fingerprint;
-        const i64 size = rules->seen_size;
-        i64 first = 0;
-        while (first < n && !is_new(seen, size, fingerprint[first]))
+        i64 first = 0, count = list_displaced(row, n, rules);
+        while (first < count && !lacks(rules->seen, rules->seen_size, row->fingerprint[row->bucket[first]]))
             first++;
-        row->known = first;
-        if (first < n)
-            list_new(row, first, n, sink, rules, number, lift, norm);
+        row->known = first < count ? (i64)row->bucket[first] : n;
+        if (first < count)
+            list_new(row, first, count, n, sink, rules, number, lift, norm);
     }
     return OK;
 }
