@@ -254,12 +254,13 @@ class Engine(ABC):
         published, logged = served_model.published or self.published(served_model.name), served_model.logged
         if published.applied >= logged:
             return None
-        learnt, most_s = published.applied, self.settings.lag_s_max
-        if self.learning is not None:
-            learnt = max(learnt, self.learning.writer.learnt(served_model.name))
-        else:  # what another process has learnt is known once it is published
+        learnt, most_s, now_ms = published.applied, self.settings.lag_s_max, self.clock.monotonic_ms()
+        if self.learning is None:  # what another process has learnt is known once it is published
             most_s += published.config.publish_every_ms / 1000
-        lag_s = served_model.lag.ms(logged, learnt, self.clock.monotonic_ms()) / 1000
+        lag_s = served_model.lag.ms(logged, learnt, now_ms) / 1000
+        if lag_s > most_s and self.learning is not None:  # to ask the writer takes longer than all before
+            learnt = max(learnt, self.learning.writer.learnt(served_model.name))
+            lag_s = served_model.lag.ms(logged, learnt, now_ms) / 1000
         if lag_s <= most_s:
             return None
         left = f"{logged - learnt} events are logged but not learnt yet"

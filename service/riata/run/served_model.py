@@ -33,6 +33,8 @@ class Lag:
     What is logged between two questions counts from the later; what was logged before the first, as at a start, from that.
     """
 
+    __slots__ = "_lock", "_marks"
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._marks: deque[tuple[int, int]] = deque()  # an event, and a time at which it was in the log; increasing
