@@ -32,7 +32,9 @@
 enum { STEPS_MAX = 100, SWEEPS_MAX = 100, HALVINGS = 40 }; /* of a solve, of a step, of a search */
 enum { APART = 6, CONJUGATE_MAX = 50, ROUNDS_MAX = 20 };   /* sweeps before join, iterations of a round, rounds of join */
 enum { BLOCK = 256 };       /* rows that are added to H at once */
-#define FORCING 0.3         /* the violation that the sweeps of a step may leave, as a share of that before */
+#define FORCING 0.3         /* the violation that the sweeps of a step may leave, as a share of that before; */
+#define FAST 0.2            /* where the last step left at most this share, no more than that share of it again, */
+#define FORCING_LEAST 0.05  /* but not less: steps then take longer than they spare */
 #define FORCING_SUMMED 1e-3 /* likewise, where H is summed */
 #define WATCHED 0.5         /* share of the penalty from which on G of a column is computed in every step, */
 #define WHOLE 0.03          /* and that of the others once the violation is at most this share of that when it last was, */
@@ -66,6 +68,7 @@ typedef struct {
     i64 *watched, watching, watched_numbers;                          /* the entries whose G is computed in every step */
     i64 *at, moving;                                        /* the entries that may move, the intercept not among them */
     double spread;                                          /* sum w q^2 / h */
+    double forcing;                                         /* the share of the violation that the sweeps of the step may leave */
     double largest;                                         /* violation of a weight other than the intercept */
     double *scaled;                                         /* the numbers of z, of the columns that may move */
     double *cross, *panel;                                  /* H, and the room to sum it */
@@ -208,22 +211,36 @@ static double gap_of(const ascent *s, double objective) {
     return penalty - share * worth + least((1.0 - share) * -(objective + penalty), second) + free;
 }
 
-/* Scale the columns that may move by the root of h, and compute their D and H with the intercept. Returns how many numbers they have. */
+/* Scale entry j by the root of h, and compute its D and H with the intercept. */
+static void scale_entry(ascent *s, i64 j) {
+    i64 first = s->x.start[j - 1], size = s->x.start[j] - first, e = 0;
+    const double *restrict x = s->x.value + first, *restrict root = s->root;
+    const u32 *restrict row = s->x.row + first;
+    double *restrict z = s->scaled + first, square[SUMS] = {0.0}, beside[SUMS] = {0.0};
+    bool is_full = size == s->x.n;
+    for (; e + SUMS <= size; e += SUMS)
+        for (i64 a = 0; a < SUMS; a++) {
+            double h = root[is_full ? e + a : row[e + a]], v = z[e + a] = x[e + a] * h;
+            square[a] = __builtin_fma(v, v, square[a]);
+            beside[a] = __builtin_fma(v, h, beside[a]);
+        }
+    for (; e < size; e++) {
+        double h = root[is_full ? e : row[e]], v = z[e] = x[e] * h;
+        square[0] = __builtin_fma(v, v, square[0]);
+        beside[0] = __builtin_fma(v, h, beside[0]);
+    }
+    s->curvature[j] = (square[0] + square[1]) + (square[2] + square[3]);
+    s->lead[j] = (beside[0] + beside[1]) + (beside[2] + beside[3]);
+}
+
+/* Scale the columns that may move, and the intercept's. Returns how many numbers they have. */
 static i64 scale_columns(ascent *s) {
     i64 read = 0;
     s->curvature[0] = product(&s->z, 0, s->root);
     for (i64 a = 0; a < s->moving; a++) {
-        i64 j = s->at[a], first = s->x.start[j - 1], size = s->x.start[j] - first;
-        const double *x = s->x.value + first;
-        double *z = s->scaled + first, squares[2] = {0.0, 0.0};
-        const u32 *row = s->x.row + first;
-        for (i64 e = 0; e < size; e++)
-            z[e] = x[e] * s->root[size == s->x.n ? e : row[e]];
-        for (i64 e = 0; e < size; e++)
-            squares[e & 1] = __builtin_fma(z[e], z[e], squares[e & 1]);
-        s->lead[j] = product(&s->z, j, s->root);
-        s->curvature[j] = squares[0] + squares[1];
-        read += size;
+        i64 j = s->at[a];
+        scale_entry(s, j);
+        read += s->x.start[j] - s->x.start[j - 1];
     }
     return read;
 }
@@ -419,7 +436,7 @@ static i64 ascend(ascent *s, double slack, i64 numbers, i64 spent) {
     bool led = leads(beta[0], g, s->gamma[0], curvature[0]);
     i64 left = s->moving, reads = 0, apart = APART + APART * length(s) / (numbers + 1); /* an iteration of join also takes n */
     for (i64 sweep = 1; sweep <= SWEEPS_MAX; sweep++) {
-        double enough = most((s->lines ? FORCING_SUMMED : FORCING) * most_left, slack);
+        double enough = most((s->lines ? FORCING_SUMMED : s->forcing) * most_left, slack);
         i64 kept = 0;
         if (worst <= enough)
             break;
@@ -520,6 +537,7 @@ EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const dou
         if (whole && !was_whole) /* once more, at the same weights */
             continue;
         begin_step(&s, worst <= KEPT * last);
+        s.forcing = worst <= FAST * last && steps > 0 ? most(worst / last, FORCING_LEAST) : FORCING;
         last = worst;
         if (s.lines == 0)
             reads += 2 * (numbers = scale_columns(&s));

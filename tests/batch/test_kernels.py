@@ -237,6 +237,20 @@ def test_columns_that_add_up_to_one_take_few_reads(link: int, own: float) -> Non
     assert slow_columns.slope(of, r, beta, gamma, np.empty(len(beta)))[1] <= 1e-8
 
 
+def test_a_penalised_intercept_takes_few_more_reads_than_a_free_one() -> None:
+    rng = np.random.default_rng(0)
+    n, d = 6000, 300
+    x = np.where(rng.random((n, d)) < 0.06 * rng.random(d), rng.exponential(1.0, (n, d)), 0.0)
+    margin = x @ np.where(rng.random(d) < 0.3, 3.0 * rng.standard_normal(d), 0.0) - 0.5
+    y = (rng.random(n) < 1.0 / (1.0 + np.exp(-margin))).astype(np.float64)
+    of = columns_of(data_of(x, y, np.ones(n)))
+    free, penalised = (
+        solve_columns(of, LOGISTIC, np.append(own, np.full(d, 2.0)), (1e-6, 0.0), np.zeros(d + 1))[1] for own in (0.0, 2.0)
+    )
+    assert len(of.start) == d + 1
+    assert penalised <= 1.3 * free
+
+
 @settings(max_examples=15)
 @given(seed=st.integers(0, 9999), d=st.integers(2, 25), density=DENSITY, link=LINK, share=st.sampled_from([1e-2, 1e-4]))
 def test_it_ends_where_the_gap_that_was_asked_for_is_reached(seed: int, d: int, density: float, link: int, share: float) -> None:

@@ -185,6 +185,11 @@ class HeldColumns:
         self.reads = 0
         self.gathered = 0  # passes over all rows
 
+    @property
+    def numbers(self) -> int:
+        """How many values are held."""
+        return 0 if self._columns is None else len(self._columns.value)
+
     def optimum(self, start: F64, intercept: float, near: tuple[float, float]) -> tuple[F64, float] | None:
         """The weights that are optimal on S; None if its columns are too many to be held, or if no better weights are found.
 
@@ -257,7 +262,8 @@ NUMBER_BYTES: Final = 8
 EPSILON: Final = 2.0**-50  # of the sums of a pass
 HELD_BYTES: Final = 2**30
 LAST: Final = 0.9  # the optimum on S may leave this share of the tolerance,
-FIRST_LEFT: Final = 1e-3  # that on the first S this share of the gap and violation before it: other features will belong to S
+FIRST_LEFT: Final = 1e-3  # that on the first S this share of the gap and violation before it: other features will belong to S,
+FEW: Final = 4  # unless so small a share of all values belongs to S that a pass takes longer than its optimum
 SAMPLE_TOLERANCE: Final = 1e-3
 
 PASSES_BEFORE: Final = 8  # a problem with an optimum rarely makes long steps after so many
@@ -381,10 +387,10 @@ class Run:
         columns cannot be held, the next pass is at the same weights, with H."""
         before, kkt = self.certificate, LAST * self._limits.tolerance
         gap, gathered, reads = kkt, held.gathered, held.reads
-        if not (held.gathered or held.has_all):
-            kkt, gap = max(kkt, FIRST_LEFT * before.kkt), max(gap, FIRST_LEFT * (before.gap or 0.0) / abs(before.objective))
         if at is None or held.gathers(at):
             held.gather(at)
+        if gathered == 0 and not held.has_all and FEW * held.numbers > self._problem.data.nnz:
+            kkt, gap = max(kkt, FIRST_LEFT * before.kkt), max(gap, FIRST_LEFT * (before.gap or 0.0) / abs(before.objective))
         found = held.optimum(beta, intercept, (kkt * self._scale, gap))
         self._passes += held.gathered - gathered
         self._reads += held.reads - reads
