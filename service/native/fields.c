@@ -49,8 +49,8 @@ static found_field field_of(const u8 *start, const u8 *stop, u64 key, u64 finger
     return found;
 }
 
-/* Enter fields as riata_meet_fields does, and add those entered to `found`, *count of them, by where their names begin after `base`. */
-static i64 meet(const u8 *base, const u8 *names, i64 from, riata_fields *fields, u64 *found, i64 *count) {
+/* Enter fields as riata_meet_fields does, and add those entered to `found`, *count of them. */
+static i64 meet(const u8 *names, i64 from, riata_fields *fields, u64 *found, i64 *count) {
     u8 name[AROUND + SHOWN_MAX + AROUND]; /* bytes around a name are read when it is hashed */
     u64 *table = (u64 *)fields->table;
     name_list given = names_of(names);
@@ -71,7 +71,7 @@ static i64 meet(const u8 *base, const u8 *names, i64 from, riata_fields *fields,
         if (fields->room <= 0)
             break;
         u64 *told = found + 3 * (*count)++;
-        told[0] = (u64)(given.text - base), told[1] = (u64)one.size, told[2] = field;
+        told[0] = (u64)(given.text - names), told[1] = (u64)one.size, told[2] = field;
         fields->room--;
         fields->others |= one.kind > FIELD_NUMBER;
         __atomic_store_n(table + 1 + place, field, __ATOMIC_RELEASE);
@@ -80,7 +80,7 @@ static i64 meet(const u8 *base, const u8 *names, i64 from, riata_fields *fields,
 }
 
 EXPORT i64 riata_meet_fields(const u8 *names, i64 from, riata_fields *fields, u64 *found) {
-    i64 count = 0, at = meet(names, names, from, fields, found + 1, &count);
+    i64 count = 0, at = meet(names, from, fields, found + 1, &count);
     found[0] = (u64)count;
     return at;
 }
@@ -90,7 +90,7 @@ EXPORT void riata_meet_of_each(const u8 *names, const i64 *end, const u64 *field
     for (i64 k = 0; k < models; k++) {
         const u8 *own = names + (k ? end[k - 1] : 0);
         riata_fields *into = (riata_fields *)(uintptr_t)fields[k];
-        is_full[k] = into && into->room >= 0 && meet(names, own, 0, into, found, &count) < names_of(own).n;
+        is_full[k] = into && into->room >= 0 && meet(own, 0, into, found, &count) < names_of(own).n;
         met[k] = count;
     }
 }

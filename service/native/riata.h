@@ -282,7 +282,7 @@ QUICK i64 riata_meet_fields(const u8 *names, i64 from, riata_fields *fields, u64
 
 /* Do so for several models, whose names end at `end` in `names`.
  *   fields   u64[models]   the addresses of the `riata_fields`, 0 for none
- *   found    u64[3 names]  as above for all of them, where their names begin in the whole
+ *   found    u64[3 names]  as above for all of them, where their names begin among those of their model
  *   met      i64[models]   written: where those of each model end in `found`
  *   is_full  u8[models]    written: whether there was no more room, so that not all were entered */
 QUICK void riata_meet_of_each(const u8 *names, const i64 *end, const u64 *fields, i64 models, u64 *found, i64 *met, u8 *is_full);

@@ -354,10 +354,10 @@ def meet_of_each(several: Sequence[FieldKinds | None], names: NamesOfEach) -> No
     stop, is_full = np.array(names.stop, np.int64), np.empty(len(fields), np.bool_)
     core.meet_of_each(names.content, address(stop), address(fields), len(fields), *map(address, (found, met, is_full)))
     start = 0
-    for kinds, end in zip(several, met.tolist(), strict=True):
+    for at, (kinds, end) in enumerate(zip(several, met.tolist(), strict=True)):
         if kinds is not None and end > start:
-            with kinds._changing:
-                kinds._note_met(names.content, found[3 * start : 3 * end])
+            with kinds._changing:  # copies of what is its own: names of fields may be kept for as long as the model
+                kinds._note_met(names[at].content, found[3 * start : 3 * end].copy())
         start = end
     for at in np.flatnonzero(is_full).tolist():
         if (kinds := several[at]) is not None:
