@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import struct
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ import redis
 KINDS = {1: "observe", 2: "config", 3: "skip", 4: "restore", 5: "upgrade", 6: "repair"}
 CODES = {kind: code for code, kind in KINDS.items()}
 SEQ_BITS = 44
+UNSETTLED = 6  # format while a head may be behind its log, where one of its records ends
 REAL, WEIGHTED, IDS, LONG = 2, 4, 8, 16
 VALUES = ("d", "f", "", "B", "b", "H", "h", "i")  # by form; 1 where there are no bytes
 
@@ -112,7 +113,11 @@ class SqliteSource:
 
     def top(self, model: str) -> Top:
         sql = "SELECT lineage, seq, chain, first_seq, trimmed_chain FROM models WHERE name = ?"
-        return Top(*self.rows(sql, model)[0])
+        top, [(version,)] = Top(*self.rows(sql, model)[0]), self.rows("PRAGMA user_version")
+        ends = [(top.first_seq - 1, top.before), *((entry.last, entry.chain) for entry in self.entries(model))]
+        if version == UNSETTLED and (top.seq, top.chain) in ends:
+            top = replace(top, seq=ends[-1][0], chain=ends[-1][1])
+        return top
 
     def entries(self, model: str) -> list[Entry]:
         base = self.number(model) << SEQ_BITS

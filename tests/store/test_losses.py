@@ -108,7 +108,7 @@ def test_a_cut_write_ahead_log_is_refused_or_has_everything(tmp_path: Path) -> N
     copy, acked = killed(tmp_path)
     whole = (copy / WAL).stat().st_size
     refused = 0
-    for size in range(whole - 1, 0, -7 * FRAME // 2):
+    for size in range(whole - 1, 0, -5 * FRAME // 2):
         torn = image(copy, tmp_path / "torn")
         cut(torn / WAL, size)
         [loss] = find_losses(torn)

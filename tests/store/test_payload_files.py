@@ -291,7 +291,7 @@ def test_a_disk_that_cannot_be_read_ends_the_store(store: SqliteStore, monkeypat
 def test_a_database_of_an_older_format_is_refused(store: SqliteStore, tmp_path: Path) -> None:
     store.close()
     edit(tmp_path, "ALTER TABLE models DROP COLUMN restores", "PRAGMA user_version = 4")
-    with pytest.raises(Corrupt, match="has format 4, this program reads 5: use the program that made it"):
+    with pytest.raises(Corrupt, match="has format 4, this program reads 5 and 6: use the program that made it"):
         open_sqlite(tmp_path, LONG)
 
 

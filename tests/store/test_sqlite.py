@@ -114,7 +114,7 @@ def test_there_is_nothing_to_read_in_an_empty_directory(tmp_path: Path) -> None:
         ("DELETE FROM log WHERE key & 15 >= 4", LogGap),
         ("DELETE FROM log", LogGap),
         ("UPDATE log SET key = key + 8 WHERE key & 15 = 5", LogGap),
-        ("UPDATE models SET seq = 4", LogGap),
+        ("UPDATE models SET seq = 6", LogGap),
         ("UPDATE models SET chain = zeroblob(20)", LogFork),
         ("UPDATE models SET lineage = zeroblob(16), trimmed_chain = zeroblob(20)", LogFork),
     ],

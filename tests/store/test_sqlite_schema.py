@@ -7,7 +7,7 @@ import pytest
 
 from riata.base.errors import Corrupt, RiataError
 from riata.store.sqlite import schema as sqlite_schema
-from riata.store.sqlite.schema import DATABASE_NAME, PAGE_BYTES, SCHEMA_VERSION, connect
+from riata.store.sqlite.schema import DATABASE_NAME, PAGE_BYTES, SCHEMA_VERSION, UNSETTLED_VERSION, connect
 from tests.refused import refused
 from tests.store.test_sqlite import edit, fill
 
@@ -51,7 +51,7 @@ def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     fill(tmp_path)
-    edit(tmp_path, f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    edit(tmp_path, f"PRAGMA user_version = {UNSETTLED_VERSION + 1}")
     with refused(Corrupt, "newer_format"):
         connect(tmp_path / DATABASE_NAME)
 

@@ -48,9 +48,11 @@ _ABOVE_ALL = b"\xff" * 17
 
 @dataclass(slots=True)
 class _Held:
-    """The fresh ids of one model, by slice. events: an upper bound on the number of ids in the tree."""
+    """The fresh ids of one model, by slice. floor: ids below it are expired; events: an upper bound on the number of ids in the
+    tree."""
 
     merged: int
+    floor: int
     events: int = 0
     count: int = 0
     slices: list[dict[bytes, Seen]] = field(default_factory=lambda: [{} for _ in range(SLICES)])
@@ -110,7 +112,7 @@ class DedupeIndex:
         entries = b"".join([_ENTRY.pack(key, content, seq - first) for key, seq, content in ids])
         connection.execute("INSERT INTO fresh_ids VALUES (?, ?, ?)", (record_key, held.merged, entries))
         held.add(ids, head.dedupe_floor)
-        held.events = head.seq - head.dedupe_floor + 1
+        held.floor, held.events = head.dedupe_floor, head.seq - head.dedupe_floor + 1
         written = len(entries) + PAGE_BYTES
         while sum(each.count for each in self._held.values()) > FRESH_IDS_MAX:
             written += self._merge_slice(connection, max(self._held, key=lambda key: self._held[key].count))
@@ -142,10 +144,10 @@ class DedupeIndex:
         held = self._held[model]
         number = held.merged % SLICES
         moved = held.slices[number]
-        stored, floor = connection.execute("SELECT restores, dedupe_floor FROM models WHERE id = ?", (model,)).fetchone()
+        (stored,) = connection.execute("SELECT restores FROM models WHERE id = ?", (model,)).fetchone()
         if stored and unpack(stored):
             for key, seq, content in _in_tree(connection, model, list(moved)):
-                if seq >= floor:
+                if seq >= held.floor:
                     moved[key] = united([(seq, content), moved[key]])
         entries = [(model, key, seq, content) for key, (seq, content) in moved.items()]
         entries.sort()  # neighbours share a page
@@ -153,7 +155,8 @@ class DedupeIndex:
         held.slices[number] = {}
         held.count -= len(entries)
         held.merged += 1
-        connection.execute("UPDATE models SET merged = ? WHERE id = ?", (held.merged, model))
+        # With the floor: what is expired may not be in the tree, also if the window is longer after a restart.
+        connection.execute("UPDATE models SET merged = ?, dedupe_floor = ? WHERE id = ?", (held.merged, held.floor, model))
         base = model << SEQ_BITS
         sql = "DELETE FROM fresh_ids WHERE key BETWEEN ? AND ? AND born <= ?"
         connection.execute(sql, (base, base + (1 << SEQ_BITS) - 1, held.merged - SLICES))
@@ -187,7 +190,7 @@ def _bounds(number: int) -> tuple[bytes, bytes]:
 def _read_fresh(connection: sqlite3.Connection, model: int) -> _Held:
     """Read the fresh ids of a model. They include ids that are already in the tree; those are moved again."""
     merged, seq, floor = connection.execute("SELECT merged, seq, dedupe_floor FROM models WHERE id = ?", (model,)).fetchone()
-    held = _Held(merged, seq - floor + 1)
+    held = _Held(merged, floor, seq - floor + 1)
     base = model << SEQ_BITS
     sql = "SELECT key, entries FROM fresh_ids WHERE key BETWEEN ? AND ? ORDER BY key"
     for record_key, entries in connection.execute(sql, (base, base + (1 << SEQ_BITS) - 1)):

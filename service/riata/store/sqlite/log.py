@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from riata.base.errors import Conflict, Corrupt, LogFork, NotFound
@@ -13,12 +14,12 @@ from riata.store.append_plan import Planned, Restores, pack, unpack
 from riata.store.records import KIND_CODES, KINDS, RECORD_DAMAGED, check_read, coded_digest, decode_through, names_digest
 from riata.store.sqlite.dedupe import DedupeIndex
 from riata.store.sqlite.payload_files import PayloadFiles, Place
-from riata.store.sqlite.schema import JOINT, PAGE_BYTES, SEQ_BITS
+from riata.store.sqlite.schema import JOINT, PAGE_BYTES, SCHEMA_VERSION, SEQ_BITS, UNSETTLED_VERSION
 from riata.store.store import Head, Record
 from riata.wire.names import Names
 
 _FIND = "SELECT * FROM models WHERE name = ?"  # of any format: those before 5 have no restores, and a number in their place
-_SMALL_PAGES = 3  # pages that every record dirties: its leaf, the parent of the leaf, the page of its model
+_SMALL_PAGES = 2  # pages that every record dirties: its leaf, the parent of the leaf
 
 
 class ModelRow(NamedTuple):
@@ -36,18 +37,54 @@ def no_model(model: str) -> NotFound:
 
 
 def find_model(connection: sqlite3.Connection, model: str) -> ModelRow:
-    """Return the row of `model`. Raises `NotFound`."""
+    """Return the row of `model`, with the head that its log has. Raises `NotFound`."""
     row = connection.execute(_FIND, (model,)).fetchone()
     if row is None:
         raise no_model(model)
     number, _, lineage, seq, chain, first_seq, trimmed_chain, floor, *_, restores = row
     known = unpack(restores) if isinstance(restores, bytes) else ()
+    seq, chain = _end(connection, number, seq, chain)
     return ModelRow(number, Head(lineage, seq, chain, first_seq, floor), trimmed_chain, known)
+
+
+def _end(connection: sqlite3.Connection, number: int, seq: int, chain: bytes) -> tuple[int, bytes]:
+    """Return the last event of a log, and the chain after it. seq, chain : those in the row of the model, see `settle`"""
+    base = number << SEQ_BITS
+    last = connection.execute(
+        "SELECT key, count, chain FROM log WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
+        (base + seq + 1, base + (1 << SEQ_BITS) - 1),
+    ).fetchone()
+    return (last[0] - base + last[1] - 1, last[2]) if last else (seq, chain)
+
+
+def settle(connection: sqlite3.Connection, rows: Iterable[ModelRow]) -> None:
+    """Write into the rows of models where their logs end. An append does not, as that takes a fifth of the time of one row: until
+    this is called, the row is behind and `find_model` looks at the log."""
+    ends = [(row.head.seq, row.head.chain, row.head.dedupe_floor, row.id) for row in rows]
+    connection.executemany("UPDATE models SET seq = ?, chain = ?, dedupe_floor = ? WHERE id = ?", ends)
+
+
+def all_models(connection: sqlite3.Connection) -> list[ModelRow]:
+    """Return the rows of all models, also that of the joint log."""
+    return [find_model(connection, name) for (name,) in connection.execute("SELECT name FROM models").fetchall()]
+
+
+def begin_unsettled(connection: sqlite3.Connection) -> None:
+    """Allow rows of models to be behind their logs. Settles what a crash has left."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] == UNSETTLED_VERSION:
+        settle(connection, all_models(connection))
+    connection.execute(f"PRAGMA user_version = {UNSETTLED_VERSION}")
+
+
+def end_unsettled(connection: sqlite3.Connection, rows: Iterable[ModelRow]) -> None:
+    """Settle the rows that are still behind, so that older programs can read the database."""
+    settle(connection, rows)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def logs(connection: sqlite3.Connection) -> dict[int, tuple[int, int]]:
     """Return the first and the last event of every model's log, by model number."""
-    return {row[0]: (row[1], row[2]) for row in connection.execute("SELECT id, first_seq, seq FROM models")}
+    return {row.id: (row.head.first_seq, row.head.seq) for row in all_models(connection)}
 
 
 def has_joint(connection: sqlite3.Connection) -> bool:
@@ -57,7 +94,7 @@ def has_joint(connection: sqlite3.Connection) -> bool:
 
 def has_joint_records(connection: sqlite3.Connection) -> bool:
     """Return whether the joint log has records that are not trimmed."""
-    return connection.execute("SELECT 1 FROM models WHERE name = ? AND seq >= first_seq", (JOINT,)).fetchone() is not None
+    return has_joint(connection) and (head := find_model(connection, JOINT).head).seq >= head.first_seq
 
 
 def insert_model(connection: sqlite3.Connection, model: str, head: Head) -> None:
@@ -71,12 +108,20 @@ def insert_model(connection: sqlite3.Connection, model: str, head: Head) -> None
     connection.execute(sql, (model, head.lineage, head.seq, head.chain, head.first_seq, head.chain, head.dedupe_floor))
 
 
-def find_models(connection: sqlite3.Connection, models: Collection[str], known: dict[str, ModelRow]) -> dict[str, ModelRow]:
-    """Return the rows of those `models` that exist. known: rows found before; those found now are added."""
+def find_models(
+    connection: sqlite3.Connection, models: Collection[str], known: dict[str, ModelRow], floors: Mapping[str, int]
+) -> dict[str, ModelRow]:
+    """Return the rows of those `models` that exist.
+
+    known  : rows found before; those found now are added
+    floors : of models whose row may be behind, as the log does not say it
+    """
     for model in models:
         if model not in known:
             with contextlib.suppress(NotFound):  # planning the append reports it, for that request alone
-                known[model] = find_model(connection, model)
+                row = find_model(connection, model)
+                floor = max(row.head.dedupe_floor, floors.get(model, 0))
+                known[model] = row._replace(head=replace(row.head, dedupe_floor=floor))
     return {model: known[model] for model in models if model in known}
 
 
@@ -89,7 +134,6 @@ def insert_planned(
 ) -> tuple[int, int]:
     """Write the planned records; return the approximate number of bytes written to the database, and how many of them are
     payloads."""
-    heads: dict[int, Head] = {}
     entries: list[tuple[int | bytes, ...]] = []
     brought: list[tuple[int, bytes, bytes]] = []
     promotions: list[tuple[int, int]] = []
@@ -99,7 +143,6 @@ def insert_planned(
         if record is None or plan.head is None:
             continue
         model = rows[record.model].id
-        heads[model] = plan.head
         key = model << SEQ_BITS | record.first
         kind = KIND_CODES[record.kind]
         place = files.put(model, record.first, record.payload)
@@ -124,8 +167,6 @@ def insert_planned(
         connection.executemany("INSERT INTO names VALUES (?, ?, ?)", brought)
     if promotions:
         connection.executemany("INSERT INTO promotions VALUES (?, ?)", promotions)
-    stood = [(head.seq, head.chain, head.dedupe_floor, model) for model, head in heads.items()]
-    connection.executemany("UPDATE models SET seq = ?, chain = ?, dedupe_floor = ? WHERE id = ?", stood)
     return written, paid
 
 
@@ -238,6 +279,7 @@ def delete_events(connection: sqlite3.Connection, row: ModelRow, bound: int, rec
     for table in ("log", "promotions"):
         connection.execute(f"DELETE FROM {table} WHERE key BETWEEN ? AND ?", (base, last_key))
     first_seq = last_key - base + last_count
+    settle(connection, [row])  # no record may be left that says where the log ends
     connection.execute("UPDATE models SET first_seq = ?, trimmed_chain = ? WHERE id = ?", (first_seq, chain, row.id))
     return sum(count for _, count, _ in gone)
 

@@ -12,6 +12,9 @@ from riata.base.errors import Conflict, Corrupt, RiataError, StoreFailed, Unavai
 DATABASE_NAME: Final = "riata.db"
 APPLICATION_ID: Final = 0x52494154  # "RIAT"
 SCHEMA_VERSION: Final = 5
+UNSETTLED_VERSION: Final = (
+    6  # while rows of models may be behind their logs (`log.settle`), which programs before 0.4 do not expect
+)
 SQLITE_OLDEST: Final = (3, 37, 0)  # STRICT tables
 QUICK_CHECK_BYTES_MAX: Final = 256 * 2**20  # of larger files only the small tables are checked, to bound the start-up time
 FILE_MODE: Final = 0o640  # of every file that holds events
@@ -151,11 +154,11 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise Corrupt(f"{path} is a database of another program; choose another directory")
     version = _pragma(connection, "user_version")
-    if version != SCHEMA_VERSION:
-        is_newer = int(version) > SCHEMA_VERSION
+    if version not in (SCHEMA_VERSION, UNSETTLED_VERSION):
+        is_newer = int(version) > UNSETTLED_VERSION
         advice = "use a newer program" if is_newer else "use the program that made it"
         raise Corrupt(
-            f"{path} has format {version}, this program reads {SCHEMA_VERSION}: {advice}",
+            f"{path} has format {version}, this program reads {SCHEMA_VERSION} and {UNSETTLED_VERSION}: {advice}",
             "newer_format" if is_newer else None,
         )
     if _pragma(connection, "journal_mode") != "wal" or _pragma(connection, "synchronous") != 2:  # 2 is FULL

@@ -12,7 +12,7 @@ import os
 import secrets
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -146,7 +146,9 @@ class SqliteStore:
         self._joint, self._joint_records = JointLog(), 0  # records: appended since they were last trimmed
         self.left = self._joint.left.keys()  # models with rows that are not distributed yet
         self.on_distributed: Callable[[Sequence[tuple[Append, Appended]]], None] = lambda _logged: None
+        self._unsettled: dict[str, int] = {}  # dedupe floors of models whose rows may be behind their logs
         if not read_only:
+            self._session.write(log_sql.begin_unsettled, of_models=False)
             files.sweep(self._session.read(log_sql.logs))
             ballast.restore()
         if examined is not None and not examined.losses:
@@ -242,13 +244,14 @@ class SqliteStore:
 
         self._session.files.drop(self._session.write(write))
         self._joint.forget([model])
+        self._unsettled.pop(model, None)
 
     def head(self, model: str) -> Head:
         self.distribute([model])
         return self._session.read(lambda c: self._row(c, model).head)
 
     def append_joint(self, rows: JointRows) -> list[int]:
-        known = self._session.read(lambda c: log_sql.find_models(c, (*rows.models, JOINT), self._known_models()))
+        known = self._session.read(lambda c: self._rows(c, (*rows.models, JOINT)))
         if JOINT not in known:
             self.create(JOINT, secrets.token_bytes(LINEAGE_BYTES))
             return self.append_joint(rows)
@@ -327,7 +330,7 @@ class SqliteStore:
         self._session.fold_long_wal()
 
         def write(c: sqlite3.Connection) -> Wrote:
-            rows = log_sql.find_models(c, models_of(group), self._known_models())
+            rows = self._rows(c, models_of(group))
 
             def look_up(model: str, ids: Sequence[bytes], floor: int) -> Mapping[bytes, Seen]:
                 return self._dedupe.look_up(c, rows[model].id, ids, floor, rows[model].restores)
@@ -351,6 +354,7 @@ class SqliteStore:
         for model, head in {plan.request.model: plan.head for plan in planned if plan.head is not None}.items():
             row = self._models[model]
             self._models[model] = log_sql.ModelRow(row.id, head, row.trimmed_chain, row.restores)
+            self._unsettled[model] = head.dedupe_floor
             self._witness.note(model, head)
         answers = []
         for plan in planned:
@@ -362,7 +366,7 @@ class SqliteStore:
 
     def renew_witness(self) -> None:
         """Write the current state of the log to the witness, whatever it held before."""
-        heads = self._session.read(lambda c: log_sql.find_models(c, (*self.models(), JOINT), self._known_models()))
+        heads = self._session.read(lambda c: self._rows(c, (*self.models(), JOINT)))
         self._witness.renew([(name, row.head) for name, row in heads.items()])
 
     def forget_off_log(self, model: str) -> None:
@@ -384,9 +388,13 @@ class SqliteStore:
             self._models.clear()
         return self._models
 
+    def _rows(self, connection: sqlite3.Connection, models: Collection[str]) -> dict[str, log_sql.ModelRow]:
+        """Return the rows of those `models` that exist."""
+        return log_sql.find_models(connection, models, self._known_models(), self._unsettled)
+
     def _row(self, connection: sqlite3.Connection, model: str) -> log_sql.ModelRow:
         """Return the row of a model. Raises `NotFound`."""
-        row = log_sql.find_models(connection, (model,), self._known_models()).get(model)
+        row = self._rows(connection, (model,)).get(model)
         if row is None:
             raise log_sql.no_model(model)
         return row
@@ -483,8 +491,15 @@ class SqliteStore:
         self._session.fold_new_wal()
 
     def idle(self) -> None:
-        """Fold the write-ahead log, delete expired ids, free disk space if it is short. Each call does bounded work."""
-        self._session.write(self._dedupe.expire, of_models=False)
+        """Settle what was appended, delete expired ids, fold the write-ahead log, free disk space if it is short. Each call does
+        bounded work."""
+
+        def write(c: sqlite3.Connection) -> None:
+            log_sql.settle(c, self._rows(c, self._unsettled).values())
+            self._dedupe.expire(c)
+
+        self._session.write(write, of_models=False)
+        self._unsettled.clear()
         if not self._session.ballast.allows_events():
             self._session.give_back()
         self._session.fold_changes()
@@ -494,6 +509,8 @@ class SqliteStore:
         """Distribute what is left, fold the log into the database and release the directory; after a failure only the latter."""
         with contextlib.suppress(RiataError):
             self._end_joint()
+            if not self._session.read_only:
+                self._session.write(lambda c: log_sql.end_unsettled(c, self._rows(c, self._unsettled).values()))
         self._session.close()
         self._witness.close()
         if self._lock is not None:

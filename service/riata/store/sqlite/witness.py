@@ -42,7 +42,7 @@ from riata.base.errors import Corrupt, LogGap, NotFound
 from riata.base.limits import MODELS_MAX
 from riata.store.records import ACCEPT_LOSS, KIND_CODES, decode_document
 from riata.store.sqlite.directory import BALLAST_NAME, DirectoryLock
-from riata.store.sqlite.log import ModelRow, chain_at, find_model
+from riata.store.sqlite.log import ModelRow, all_models, chain_at, find_model
 from riata.store.sqlite.schema import DATABASE_NAME, FILE_MODE, JOINT, SEQ_BITS
 from riata.store.store import Head
 
@@ -473,7 +473,7 @@ def _compare_read_only(path: Path, entries: Sequence[Witnessed]) -> tuple[list[L
     mode = "mode=ro" if has_wal else "mode=ro&immutable=1"  # otherwise SQLite would create an empty log
     connection = sqlite3.connect(f"file:{urllib.parse.quote(str(path.absolute()))}?{mode}", uri=True, isolation_level=None)
     try:
-        has_models = connection.execute("SELECT count(*) FROM models WHERE seq > 0").fetchone()[0] > 0
+        has_models = any(row.head.seq > 0 for row in all_models(connection))
         return compare(connection, entries), has_models
     finally:
         connection.close()
