@@ -35,7 +35,7 @@ enum { BLOCK = 256 };       /* rows that are added to H at once */
 #define FORCING 0.3         /* the violation that the sweeps of a step may leave, as a share of that before; */
 #define FAST 0.2            /* where the last step left at most this share, no more than that share of it again, */
 #define FORCING_LEAST 0.05  /* but not less: steps then take longer than they spare */
-#define FORCING_SUMMED 1e-3 /* likewise, where H is summed */
+#define FORCING_SUMMED 1e-3 /* the share where H is summed */
 #define WATCHED 0.5         /* share of the penalty from which on G of a column is computed in every step, */
 #define WHOLE 0.03          /* and that of the others once the violation is at most this share of that when it last was, */
 #define FEWER 3             /* or in every step, unless those have fewer than one number in so many */
