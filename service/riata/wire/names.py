@@ -334,8 +334,8 @@ def names_by_model(
 def _first_found(sink: BatchBuilder, owners: Any) -> I64:
     """Positions of the names among those listed, each once; with `owners`, a `riata_owners`, once for each model."""
     n = int(sink.count[FOUND])
-    chosen, table = np.empty(n, np.int64), np.frombuffer(bytearray(4 << (_SPARE * n).bit_length()), np.uint32)  # `zeros` would
-    # release the interpreter's lock
+    # Of a bytearray, because `np.zeros` releases the interpreter's lock.
+    chosen, table = np.empty(n, np.int64), np.frombuffer(bytearray(4 << (_SPARE * n).bit_length()), np.uint32)
     first_found = for_bytes(_NAME_BYTES * n).first_found
     listed = address(sink.found_fingerprint), address(sink.found_kind), n
     return chosen[: first_found(*listed, owners, address(table), len(table), address(chosen))]

@@ -144,9 +144,7 @@ class Rules(NamedTuple):
     crosses: I64  # i64[k, PARTS_MAX] positions in `fields`, -1 after the last
     cross_scale: float  # factor of the values of crossed features
     kinds: KindsByHash | None = None  # of fields that have a kind
-    kinds_of: U64 | None = (
-        None  # u64[models] in place of it for rows of several models, if one has any (`Context.rules_of_several`)
-    )
+    kinds_of: U64 | None = None  # u64[models] in place of it for rows of several models (`Context.rules_of_several`)
     source: str = ""  # what the rows come in, for people
     native: Any = None  # its `riata_rules`
 

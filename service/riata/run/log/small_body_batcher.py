@@ -48,10 +48,9 @@ from riata.run.writer.published import Published
 from riata.store.records import write_parts_ahead
 from riata.store.store import Append, Appended, JointRows
 from riata.wire.batch import Batch, select_rows
-from riata.wire.encoder import EncoderConfig
 from riata.wire.fields import meet_of_each
 from riata.wire.names import Names, NamesOfEach
-from riata.wire.parse import Context, Labels, lines_of, read_for_models, read_together, with_keyed_subjects, with_keys
+from riata.wire.parse import Context, lines_of, read_for_models, read_together, with_keyed_subjects, with_keys
 from riata.wire.parsed import names_in
 from riata.wire.read_body import Format
 
@@ -87,7 +86,7 @@ class _Group:
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class _Flight:
+class _Pending:
     """An append in progress: its requests, and where the rows of each end."""
 
     append: Append
@@ -97,7 +96,7 @@ class _Flight:
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class _Fleet:
+class _PendingJoint:
     """One record in progress for several models: the requests to each, and how many rows each request has."""
 
     rows: JointRows
@@ -116,8 +115,9 @@ class SmallBodyBatcher:
         self._timeout_s = engine.settings.observe_timeout_ms / 1000
         self._called = False  # a group is in progress, from the call of the store's thread to the last reply
         self._owed = 0  # requests of that group without a reply
-        self._flying = 0  # appends in progress; like `_landing`, of the store's thread
-        self._landing: list[tuple[_Small, Observed | RiataError | None]] = []  # replies that the event loop is told of together
+        self._unanswered = 0  # appends in progress; like the next two, of the store's thread
+        self._answers: list[tuple[_Small, Observed | RiataError | None]] = []  # replies that the event loop is told of together
+        self._common = lru_cache(LIKENESSES_KEPT)(Context)  # the same object for equal settings: to compare it takes no time
         self._open: deque[_Small] = deque()  # in order of arrival; answered ones are removed from the front
         self._timer: asyncio.TimerHandle | None = None
 
@@ -148,12 +148,12 @@ class SmallBodyBatcher:
             _settle(self._open.popleft(), not_in_time())
         self._timer = loop.call_later(self._open[0].due_s - now_s, self._give_up, loop) if self._open else None
 
-    def _land(self, landed: Sequence[tuple[_Small, Observed | RiataError | None]]) -> None:
-        for small, answer in landed:
+    def _reply(self, answered: Sequence[tuple[_Small, Observed | RiataError | None]]) -> None:
+        for small, answer in answered:
             _settle(small, answer)
         while self._open and self._open[0].settle is None:
             self._open.popleft()
-        self._owed -= len(landed)
+        self._owed -= len(answered)
         if self._owed == 0:
             self._called = bool(self._waiting)
             if self._called and self._engine.loop is not None:
@@ -177,32 +177,32 @@ class SmallBodyBatcher:
                 together.setdefault((at[1], alike), []).append(group)
             group.smalls.append(small)
         self._owed = requests  # before any of them is answered
-        flights: list[_Flight | _Fleet] = []
+        pending: list[_Pending | _PendingJoint] = []
         for several in together.values():
-            flights += self._take_off_together(several)
-        self._flying += len(flights)
+            pending += self._read_alike(several)
+        self._unanswered += len(pending)
         self._tell()
         return [
-            (flight.append, partial(self._landed, flight))
-            if isinstance(flight, _Flight)
-            else Together(flight.rows, partial(self._fleet_landed, flight))
-            for flight in flights
+            (one.append, partial(self._on_appended, one))
+            if isinstance(one, _Pending)
+            else Together(one.rows, partial(self._on_joint_appended, one))
+            for one in pending
         ]
 
-    def _take_off_together(self, alike: list[_Group]) -> list[_Flight | _Fleet]:
+    def _read_alike(self, alike: list[_Group]) -> list[_Pending | _PendingJoint]:
         """Parse requests and make an append for each model, those that can be parsed with others."""
         if len(alike) > 1:
             try:
-                if (flights := self._several(alike)) is not None:
-                    return flights
+                if (pending := self._read_several(alike)) is not None:
+                    return pending
             except RiataError:  # each gets the reason by itself
                 pass
             except Exception:  # outer edge for input from clients: the store's thread continues
                 log.exception("requests to several models could not be read together")
-        return [flight for flight in map(self._take_off, alike) if flight is not None]
+        return [one for one in map(self._read, alike) if one is not None]
 
-    def _several(self, alike: list[_Group]) -> list[_Flight | _Fleet] | None:
-        """As `_take_off` for several models; None if any of their rows is not accepted."""
+    def _read_several(self, alike: list[_Group]) -> list[_Pending | _PendingJoint] | None:
+        """As `_read` for several models; None if any of their rows is not accepted."""
         smalls = [small for group in alike for small in group.smalls]
         contexts = [group.reading.context for group in alike if group.reading.context is not None]
         if (common := alike[0].reading.alike) is None:
@@ -216,17 +216,17 @@ class SmallBodyBatcher:
         if self._may_join(alike) and not batch.has_id.any():
             models = tuple(group.model for group in alike)
             rows = JointRows(models, read.last.tolist(), batch, read.names, now_ms)
-            return [_Fleet(rows, alike, sizes_of(read.stop).tolist())]
-        flights: list[_Flight | _Fleet] = []
+            return [_PendingJoint(rows, alike, sizes_of(read.stop).tolist())]
+        pending: list[_Pending | _PendingJoint] = []
         start = 0
         encodings = write_parts_ahead(batch, read.last, [now_ms] * len(alike))
         for group, names, encoded in zip(alike, read.names, encodings, strict=True):
             append = Append(group.model, "observe", now_ms, encoded.batch, names=names, only_if_all_new=True, encoded=encoded)
             end = start + len(group.smalls)
             first_row = int(read.stop[start - 1]) if start else 0
-            flights.append(_Flight(append, group.smalls, (read.stop[start:end] - first_row).tolist()))
+            pending.append(_Pending(append, group.smalls, (read.stop[start:end] - first_row).tolist()))
             start = end
-        return flights
+        return pending
 
     def _may_join(self, alike: Sequence[_Group]) -> bool:
         """Whether one record may hold the rows of these models: none of them has challengers, whose logs get the rows too."""
@@ -243,7 +243,7 @@ class SmallBodyBatcher:
         batch = with_keys(batch, keys) if keys else batch
         return batch if batch.subject is None else with_keyed_subjects(batch, self._log_thread.subject_key)
 
-    def _take_off(self, group: _Group) -> _Flight | None:
+    def _read(self, group: _Group) -> _Pending | None:
         """Parse requests of one model and make their append; None if none of them can be parsed together."""
         smalls, together = group.smalls, None
         try:
@@ -262,7 +262,7 @@ class SmallBodyBatcher:
             smalls = [smalls[at] for at in together.taken]
         stop = together.stop.tolist()
         batch, now_ms = self._keyed(together.batch, smalls, stop), self._engine.clock.unix_ms()
-        return _Flight(Append(group.model, "observe", now_ms, batch, names=together.names, only_if_all_new=True), smalls, stop)
+        return _Pending(Append(group.model, "observe", now_ms, batch, names=together.names, only_if_all_new=True), smalls, stop)
 
     def _reading(self, model: str) -> Reading:
         """Return how bodies of a model are read."""
@@ -270,95 +270,92 @@ class SmallBodyBatcher:
         if served_model is None or (published := served_model.published) is None:
             return UNREAD
         if served_model.reading.of is not published:
-            served_model.reading = _reading_of(served_model, published)
+            served_model.reading = self._reading_of(served_model, published)
         return served_model.reading
 
-    def _landed(self, flight: _Flight, answer: Appended | RiataError) -> None:
+    def _reading_of(self, served_model: ServedModel, published: Published) -> Reading:
+        if published.is_checked_row_by_row or served_model.encoder.curves:
+            return Reading(published)  # curves: this is the log thread, and comparing them takes long
+        before, encoder, labels, kinds = (
+            served_model.reading,
+            served_model.encoder,
+            published.config.labels,
+            served_model.names.kinds,
+        )
+        same = before.context
+        if same is not None and same.encoder is encoder and same.labels == labels and same.kinds is kinds:
+            return Reading(published, same, before.alike)
+        return Reading(published, Context(encoder, labels, served_model.seen, kinds=kinds), self._common(encoder, labels))
+
+    def _on_appended(self, one: _Pending, answer: Appended | RiataError) -> None:
         """Answer every request of an append, or append those with new ids again; tell the event loop after the last one."""
-        self._flying -= 1
-        self._judge(flight, answer)
-        if self._flying == 0:
+        self._unanswered -= 1
+        self._judge(one, answer)
+        if self._unanswered == 0:
             self._tell()
 
-    def _fleet_landed(self, fleet: _Fleet, answer: list[int] | RiataError) -> None:
-        """As `_landed` for one record of several models."""
-        self._flying -= 1
+    def _on_joint_appended(self, joint: _PendingJoint, answer: list[int] | RiataError) -> None:
+        """As `_on_appended` for one record of several models."""
+        self._unanswered -= 1
         if isinstance(answer, RiataError):
             error = None if isinstance(answer, NotFound) else self._engine.why_not_logged(answer)
-            for group in fleet.groups:
+            for group in joint.groups:
                 self._answer(group.smalls, [error] * len(group.smalls))
         else:
-            count, promise = iter(fleet.count), self._engine.settings.durability
-            served_models = [*map(self._engine.served_models.get, fleet.rows.models)]
+            count, promise = iter(joint.count), self._engine.settings.durability
+            served_models = [*map(self._engine.served_models.get, joint.rows.models)]
             # Later rows are read by the kinds of fields that these tell. The names are kept when the rows are distributed.
-            meet_of_each([None if one is None else one.names.kinds for one in served_models], NamesOfEach.of(fleet.rows.names))
-            for group, served_model, seq, rows in zip(fleet.groups, served_models, answer, fleet.rows.counts(), strict=True):
+            meet_of_each([None if one is None else one.names.kinds for one in served_models], NamesOfEach.of(joint.rows.names))
+            for group, served_model, seq, rows in zip(joint.groups, served_models, answer, joint.rows.counts(), strict=True):
                 if served_model is not None:
                     served_model.logged = max(served_model.logged, seq)
                 before = seq - rows
                 for small in group.smalls:
                     n = next(count)
                     before += n
-                    self._landing.append((small, Observed(n, 0, 0, before, [], promise, False)))
-        if self._flying == 0:
+                    self._answers.append((small, Observed(n, 0, 0, before, [], promise, False)))
+        if self._unanswered == 0:
             self._tell()
 
-    def _judge(self, flight: _Flight, answer: Appended | RiataError) -> None:
+    def _judge(self, one: _Pending, answer: Appended | RiataError) -> None:
         if isinstance(answer, RiataError):
             error = self._engine.why_not_logged(answer)
-            self._answer(flight.smalls, [error] * len(flight.smalls))
+            self._answer(one.smalls, [error] * len(one.smalls))
         elif answer.record is None:
-            self._divert(flight, answer)
+            self._divert(one, answer)
         else:
             before, promise = answer.record.first - 1, self._engine.settings.durability
             start = 0
-            for small, stop in zip(flight.smalls, flight.stop, strict=True):
-                self._landing.append((small, Observed(stop - start, 0, 0, before + stop, [], promise, False)))
+            for small, stop in zip(one.smalls, one.stop, strict=True):
+                self._answers.append((small, Observed(stop - start, 0, 0, before + stop, [], promise, False)))
                 start = stop
 
-    def _divert(self, flight: _Flight, answer: Appended) -> None:
+    def _divert(self, one: _Pending, answer: Appended) -> None:
         """Return the requests with a known id; all of them if known ids are not why nothing was logged."""
-        known = np.add.reduceat(answer.duplicate | answer.reused, [0, *flight.stop[:-1]]).astype(np.bool_)
-        if flight.again or answer.refused is not None or not known.any() or known.all():
-            self._answer(flight.smalls, [None] * len(flight.smalls))
+        known = np.add.reduceat(answer.duplicate | answer.reused, [0, *one.stop[:-1]]).astype(np.bool_)
+        if one.again or answer.refused is not None or not known.any() or known.all():
+            self._answer(one.smalls, [None] * len(one.smalls))
             return
-        batch, count = flight.append.batch, sizes_of(np.array(flight.stop))
+        batch, count = one.append.batch, sizes_of(np.array(one.stop))
         if batch is not None:
             kept = select_rows(batch, ~np.repeat(known, count))
-            append = replace(flight.append, batch=kept, names=names_in(Names.of(flight.append.names), kept))
-            smalls = [small for small, is_known in zip(flight.smalls, known.tolist(), strict=True) if not is_known]
-            again = _Flight(append, smalls, np.cumsum(count[~known]).tolist(), again=True)
-            self._flying += 1
-            self._log_thread.submit(
-                append, partial(self._landed, again)
-            )  # before the returned requests, which may repeat these ids
-        back = [small for small, is_known in zip(flight.smalls, known.tolist(), strict=True) if is_known]
+            append = replace(one.append, batch=kept, names=names_in(Names.of(one.append.names), kept))
+            smalls = [small for small, is_known in zip(one.smalls, known.tolist(), strict=True) if not is_known]
+            again = _Pending(append, smalls, np.cumsum(count[~known]).tolist(), again=True)
+            self._unanswered += 1
+            # Before the returned requests, which may repeat these ids.
+            self._log_thread.submit(append, partial(self._on_appended, again))
+        back = [small for small, is_known in zip(one.smalls, known.tolist(), strict=True) if is_known]
         self._answer(back, [None] * len(back))
 
     def _answer(self, smalls: Sequence[_Small], answers: Sequence[Observed | RiataError | None]) -> None:
-        self._landing += zip(smalls, answers, strict=True)
+        self._answers += zip(smalls, answers, strict=True)
 
     def _tell(self) -> None:
         """Tell the event loop of the replies so far: to wake it costs more than a reply."""
-        if self._landing and self._engine.loop is not None:
-            landed, self._landing = self._landing, []
-            later(self._engine.loop, self._land, landed)
-
-
-def _reading_of(served_model: ServedModel, published: Published) -> Reading:
-    if published.is_checked_row_by_row or served_model.encoder.curves:
-        return Reading(published)  # curves: this is the log thread, and comparing them takes long
-    before, encoder, labels, kinds = served_model.reading, served_model.encoder, published.config.labels, served_model.names.kinds
-    same = before.context
-    if same is not None and same.encoder is encoder and same.labels == labels and same.kinds is kinds:
-        return Reading(published, same, before.alike)
-    return Reading(published, Context(encoder, labels, served_model.seen, kinds=kinds), _common(encoder, labels))
-
-
-@lru_cache(LIKENESSES_KEPT)
-def _common(encoder: EncoderConfig, labels: Labels) -> Context:
-    """Return the same object for equal settings: to compare it takes no time."""
-    return Context(encoder, labels)
+        if self._answers and self._engine.loop is not None:
+            answered, self._answers = self._answers, []
+            later(self._engine.loop, self._reply, answered)
 
 
 def _settle(small: _Small, answer: Observed | RiataError | None) -> None:
