@@ -48,6 +48,7 @@ PROMOTING: Final = ("tests/run/test_promoting.py",)
 CURVES: Final = ("tests/run/test_carried_curve.py",)
 JOINT: Final = ("tests/store/test_joint.py",)
 JOINT_ROWS: Final = ("tests/run/test_joint_rows.py",)
+SETTLING: Final = ("tests/store/test_settling.py",)
 
 KERNELS: Final = (
     # a lost bound
@@ -133,6 +134,13 @@ SAFEGUARDS: Final = (
         "[None for _ in served_models]",
         JOINT_ROWS,
     ),
+    # rows of models that are behind their logs
+    Mutant("riata/store/sqlite/log.py", "seq, chain = _end(connection, number, seq, chain)", "pass", SETTLING),
+    Mutant("riata/store/sqlite/log.py", "    settle(connection, [row])", "    pass", SETTLING),
+    Mutant("riata/store/sqlite/log.py", "        settle(connection, all_models(connection))", "        pass", SETTLING),
+    Mutant("riata/store/sqlite/store.py", "            self._unsettled[model] = head.dedupe_floor\n", "", SETTLING),
+    Mutant("riata/store/sqlite/store.py", "        self._unsettled.pop(model, None)\n", "", SETTLING),
+    Mutant("riata/store/sqlite/dedupe.py", "(held.merged, held.floor, model)", "(held.merged, 1, model)", SETTLING),
     # one damaged model, and checkpoints that cannot be read back
     Mutant("riata/run/state/starting.py", "if not harms_one_model(error):\n                    raise", "raise", DAMAGE),
     Mutant("riata/run/served_model.py", "            raise damage.error()", "            pass", DAMAGE),

@@ -83,8 +83,10 @@ def test_a_log_whose_records_are_all_trimmed_keeps_its_end(tmp_path: Path) -> No
 
 
 def test_a_dropped_model_leaves_nothing_to_one_of_its_name(tmp_path: Path) -> None:
-    store = live_store(tmp_path / "data")
-    add(store, 3)
+    store = open_sqlite(tmp_path / "data", dataclasses.replace(SETTINGS, dedupe_events=2))
+    store.create("m", b"k" * 16)
+    add(store, 9)
+    assert store.head("m").dedupe_floor > 1
     store.drop(store.acquire(b"n" * 16, 1, "here", 0), "m")
     new = store.create("m", b"l" * 16)
     assert store.head("m") == new
