@@ -12,6 +12,7 @@ import pytest
 from riata.run.state.core import Core, Schedule
 from riata.run.state.model_state import ModelState
 from riata.run.writer.queue import (
+    AVERAGED,
     GATHERED_MAX,
     PARTS,
     PATIENCE,
@@ -303,3 +304,18 @@ def test_a_line_that_was_left_to_gather_for_long_does_not_wait_for_its_share(mon
         assert time.monotonic() - begun < LONG_S
     assert second.model == "b"
     assert time.monotonic() - begun >= 0.09
+
+
+@pytest.mark.parametrize(("lines", "waits"), [(3, True), (100, False)])
+def test_lines_do_not_wait_for_their_share_if_their_turns_would_take_too_long_together(
+    monkeypatch: pytest.MonkeyPatch, lines: int, waits: bool
+) -> None:
+    monkeypatch.setattr("riata.run.writer.queue.QUIET_MS", 10**9)
+    inbox = WriterQueue(left_s=LONG_S)
+    for k in range(lines):
+        inbox.put(one_row(f"m{k}"))
+    first = inbox.take()
+    assert first is not None
+    first.since_s -= LONG_S / 50 * AVERAGED  # its turn was so long that the average is LONG_S / 50
+    inbox.spent(first, 10**6)
+    assert (inbox.take() is None) == waits

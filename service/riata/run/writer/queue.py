@@ -10,7 +10,8 @@ at most about that many times as long as its own turn takes, however many short 
 
 A turn of one row costs as much as one of a hundred, and with a thousand models each row may be of another one. So turns of
 lines with few records of few rows, which nobody waits for, share a twentieth of a processor while rows arrive: they gather
-more. One whose first record has waited for `left_s` has its turn anyway, as rows are refused once others have waited too long.
+more. They have them anyway as soon as the last of them would otherwise wait for longer than `left_s`: rows are refused once
+others have waited too long.
 """
 
 from __future__ import annotations
@@ -345,6 +346,7 @@ ALONE_S: Final = 0.2  # the longest wait for a moment at which what is learnt ma
 PARTS: Final = 20  # of a processor's time, of which one is for turns of lines that are left to gather
 SAVED_MS: Final = 1000  # so long an idle writer does not hold them back
 QUIET_MS: Final = 100  # nor does one for which no row has arrived for so long
+AVERAGED: Final = 16  # turns
 PATIENCE: Final = 10  # how many times the length of its own turn a line waits at most for shorter turns of others
 
 
@@ -366,6 +368,7 @@ class WriterQueue:
         self._ready: Heap = []  # of the lines that have items and are not busy
         self._small: Heap = []  # of those of them that are left to gather
         self._share = Share(PARTS, SAVED_MS)  # of the turns of the latter
+        self._turn_s = 0.0  # how long one of them takes, on a moving average
         self._put_ms = 0  # when a record was put
         self._puts = 0  # makes the entries of the heap comparable
         self._waiting, self._pressing = 0, 0  # items of these lines; how many of them are not left to gather
@@ -490,6 +493,7 @@ class WriterQueue:
         """Note how much processor time a turn of a line took."""
         if line.left:
             self._share.spend(_now_ms(), took_ms)
+            self._turn_s += (time.monotonic() - line.since_s - self._turn_s) / AVERAGED
 
     def give_back(self, line: Line) -> None:
         """Note that a line is not busy any more."""
@@ -570,7 +574,8 @@ class WriterQueue:
 
     def _free_ms(self) -> int:
         """Return from when on lines that are left to gather may have turns."""
-        late_ms = [int(1000 * (line.since_s + self._left_s)) for *_, line in self._small[:1]]
+        all_s = len(self._small) * self._turn_s
+        late_ms = [int(1000 * (line.since_s + self._left_s - all_s)) for *_, line in self._small[:1]]
         return min(self._share.free_ms(), self._put_ms + QUIET_MS, *late_ms)
 
     def _line(self, model: str) -> Line:
