@@ -12,9 +12,7 @@ from riata.base.errors import Conflict, Corrupt, RiataError, StoreFailed, Unavai
 DATABASE_NAME: Final = "riata.db"
 APPLICATION_ID: Final = 0x52494154  # "RIAT"
 SCHEMA_VERSION: Final = 5
-UNSETTLED_VERSION: Final = (
-    6  # while rows of models may be behind their logs (`log.settle`), which programs before 0.4 do not expect
-)
+UNSETTLED_VERSION: Final = 6  # while rows of models may be behind their logs (`log.settle`): older programs do not expect that
 SQLITE_OLDEST: Final = (3, 37, 0)  # STRICT tables
 QUICK_CHECK_BYTES_MAX: Final = 256 * 2**20  # of larger files only the small tables are checked, to bound the start-up time
 FILE_MODE: Final = 0o640  # of every file that holds events
