@@ -25,21 +25,10 @@ enum {
     PANEL_ROWS = 256,        /* rows that the dense path packs at once */
 };
 
-/* Intercept plus weights times features of row i. Four sums: a single one would wait for each addition. */
+/* Intercept plus weights times features of row i. */
 static double margin_of(const riata_ranked *rows, i64 i, const double *beta, double intercept) {
-    i64 e = rows->indptr[i], end = rows->indptr[i + 1];
-    const double *x = rows->value;
-    const u32 *rank = rows->rank;
-    double a = intercept, b = 0.0, c = 0.0, d = 0.0;
-    for (; e + 4 <= end; e += 4) {
-        a = __builtin_fma(x[e], beta[rank[e]], a);
-        b = __builtin_fma(x[e + 1], beta[rank[e + 1]], b);
-        c = __builtin_fma(x[e + 2], beta[rank[e + 2]], c);
-        d = __builtin_fma(x[e + 3], beta[rank[e + 3]], d);
-    }
-    for (; e < end; e++)
-        a = __builtin_fma(x[e], beta[rank[e]], a);
-    return (a + b) + (c + d);
+    i64 e = rows->indptr[i];
+    return gathered_sum(rows->value + e, rows->rank + e, beta, rows->indptr[i + 1] - e, intercept);
 }
 
 /* Add r x to G and h x^2 to D of every feature of row i; they are side by side. */

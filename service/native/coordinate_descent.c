@@ -83,26 +83,17 @@ static double product(const entries *of, i64 j, const double *v) {
     i64 first = j > 0 ? of->start[j - 1] : 0, size = j > 0 ? of->start[j] - first : of->n, e = 0;
     const double *x = j > 0 ? of->value + first : of->first;
     const u32 *row = of->row + first;
+    if (size < of->n)
+        return gathered_sum(x, row, v, size, 0.0);
     double a = 0.0, b = 0.0, c = 0.0, d = 0.0;
-    if (size == of->n) {
-        for (; e + 4 <= size; e += 4) {
-            a = __builtin_fma(x[e], v[e], a);
-            b = __builtin_fma(x[e + 1], v[e + 1], b);
-            c = __builtin_fma(x[e + 2], v[e + 2], c);
-            d = __builtin_fma(x[e + 3], v[e + 3], d);
-        }
-        for (; e < size; e++)
-            a = __builtin_fma(x[e], v[e], a);
-        return (a + b) + (c + d);
-    }
     for (; e + 4 <= size; e += 4) {
-        a = __builtin_fma(x[e], v[row[e]], a);
-        b = __builtin_fma(x[e + 1], v[row[e + 1]], b);
-        c = __builtin_fma(x[e + 2], v[row[e + 2]], c);
-        d = __builtin_fma(x[e + 3], v[row[e + 3]], d);
+        a = __builtin_fma(x[e], v[e], a);
+        b = __builtin_fma(x[e + 1], v[e + 1], b);
+        c = __builtin_fma(x[e + 2], v[e + 2], c);
+        d = __builtin_fma(x[e + 3], v[e + 3], d);
     }
     for (; e < size; e++)
-        a = __builtin_fma(x[e], v[row[e]], a);
+        a = __builtin_fma(x[e], v[e], a);
     return (a + b) + (c + d);
 }
 

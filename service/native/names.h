@@ -5,6 +5,8 @@
 
 #include "riata.h"
 
+#define SPREAD 0x9E3779B97F4A7C15ull /* of models over the places of a table that has the names of several */
+
 typedef struct {
     const u8 *fingerprint, *length, *text;
     i64 n;

@@ -9,7 +9,6 @@
 #define LABEL_ABS_MAX VALUE_ABS_MAX
 #define WHOLE_MAX 2147483647.0 /* k <= WHOLE_MAX, so k / 10^d is exact */
 #define MINUS_ZERO INT64_MIN
-#define SPREAD 0x9E3779B97F4A7C15ull /* sets the names of models apart in one table */
 
 enum { BLOCK = 256 }; /* values per check for a miss */
 enum { NOT_RISING = 1, NO_ORDER, NO_VALUE, NO_LABEL, NO_WEIGHT };

@@ -1,8 +1,23 @@
-/* The two paths of a rank-n update; rank_update.c explains them, and `riata_rank_update` chooses. */
+/* A sum over the features of a row, and the two paths of a rank-n update; rank_update.c explains them, `riata_rank_update` chooses. */
 #ifndef RIATA_RANK_UPDATE_H
 #define RIATA_RANK_UPDATE_H
 
 #include "riata.h"
+
+/* `first` plus the sum of the n numbers x times those of v at their places. Four sums: a single one would wait for each addition. */
+static inline double gathered_sum(const double *x, const u32 *at, const double *v, i64 n, double first) {
+    double a = first, b = 0.0, c = 0.0, d = 0.0;
+    i64 e = 0;
+    for (; e + 4 <= n; e += 4) {
+        a = __builtin_fma(x[e], v[at[e]], a);
+        b = __builtin_fma(x[e + 1], v[at[e + 1]], b);
+        c = __builtin_fma(x[e + 2], v[at[e + 2]], c);
+        d = __builtin_fma(x[e + 3], v[at[e + 3]], d);
+    }
+    for (; e < n; e++)
+        a = __builtin_fma(x[e], v[at[e]], a);
+    return (a + b) + (c + d);
+}
 
 enum { SPARSE_COST = 16 }; /* one addition to a single element takes as long as this many in a tile; affects only the time */
 

@@ -34,7 +34,6 @@ static inline bool lacks(const u64 *table, i64 size, u64 fingerprint) {
 enum { INSERT_MAX = 32, RANKED_FROM = 6, RANKED_MAX = 64, BUCKET_BITS_MAX = 12, LISTED = (1 << 14) - 1 };
 enum { PREFETCHED_FROM = 1 << 14 }; /* places of a table of names, two for each: a smaller one stays in the L2 cache */
 
-#define SPREAD 0x9E3779B97F4A7C15ull /* of models over the places of a table */
 #define NONE (~0ull) /* no record, no field, or a record that is not listed */
 
 /* ---- sorting: linear for keys that are spread, as hashes are; n log n for keys that were chosen to collide ----------- */
